@@ -37,6 +37,7 @@
 mod burst;
 mod cell;
 mod datagrams;
+mod ends;
 mod failure;
 mod files;
 mod open;
@@ -68,6 +69,7 @@ use std::time::Duration;
 
 pub use burst::{Burst, Over};
 pub use datagrams::{Datagrams, MAX_DATAGRAM};
+pub use ends::Ends;
 pub use failure::{IoError, IoErrorKind, IoResult, is_disk_full};
 pub use files::{DirLock, File, Files, TemporaryDir};
 pub use open::Open;

@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::World;
+use crate::ends::Ends;
 use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::real::sockets::{RealListener, RealSockets, RealStream};
 use crate::simulated::sockets::streams::{SimulatedListener, SimulatedStream};
@@ -61,6 +62,11 @@ pub trait Transport: Send {
 
     /// See [`Stream::peer_address`].
     fn peer_address(&self) -> SocketAddr;
+
+    /// See [`Stream::ends`].
+    fn ends(&self) -> Option<Ends> {
+        None
+    }
 
     /// See [`Stream::peer_certificate`].
     fn peer_certificate(&self) -> Option<Vec<u8>> {
@@ -133,6 +139,24 @@ impl Sockets {
         match &self.world {
             World::Real(_) => RealSockets::resolve(host, port).await,
             World::Simulated(_) => Err(IoError::new(IoErrorKind::UnknownHost, host)),
+        }
+    }
+
+    /// Whose processes made the other ends of these connections: the number of a user each, as it
+    /// is in this process's user namespace. `None` where that isn't certain: the connection has
+    /// ended, or the user has no number here. Takes the system milliseconds for each thousand
+    /// connections that the machine has, on a thread of its own.
+    ///
+    /// # Errors
+    /// `NotReadable` if the system doesn't tell, which none but Linux does, simulated ones neither;
+    /// `NoThread`.
+    pub async fn owners(&self, of: Vec<Ends>) -> IoResult<Vec<Option<u32>>> {
+        match &self.world {
+            World::Real(_) => RealSockets::owners(of).await,
+            World::Simulated(_) => {
+                let what = "machines that are simulated have no users";
+                Err(IoError::new(IoErrorKind::NotReadable, what))
+            }
         }
     }
 
@@ -237,6 +261,15 @@ impl Stream {
             StreamKind::Real(stream) => stream.peer_address(),
             StreamKind::Simulated(stream) => stream.peer_address(),
             StreamKind::Over(transport) => transport.peer_address(),
+        }
+    }
+
+    /// Both ends, if they are on this machine's loopback and the system numbers its sockets.
+    pub fn ends(&self) -> Option<Ends> {
+        match &self.kind {
+            StreamKind::Real(stream) => stream.ends(),
+            StreamKind::Simulated(_) => None,
+            StreamKind::Over(transport) => transport.ends(),
         }
     }
 

@@ -10,6 +10,7 @@
 
 use crate::crowd::{Waited, who_makes_room};
 use crate::door::Door;
+use crate::rights::{Identity, Rights};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::rt::ReadBufCursor;
 use hyper::server::conn::http1;
@@ -44,6 +45,8 @@ pub(crate) trait Site: Send + Sync + 'static {
     /// Told when nothing more is to be accepted.
     fn stop(&self) -> &Signal;
     fn is_stopping(&self) -> bool;
+    /// By which it is judged who asks, if anybody is.
+    fn rights(&self) -> Option<&Rights>;
     /// Answers. The other side's time runs as `patience` was left; while it is not its turn it has
     /// to be stopped.
     fn answer(
@@ -124,7 +127,8 @@ impl Slots {
 /// Gives a connection its task, unless too many are being answered.
 fn admit<S: Site>(site: &Arc<S>, open: &Arc<Slots>, stream: Stream) {
     let address = stream.peer_address().ip();
-    let patience = Arc::new(Patience::new(site.env(), address));
+    let met = site.rights().map_or(Identity::at(address), |rights| rights.meet(&stream));
+    let patience = Arc::new(Patience::new(site.env(), met));
     patience.set(S::BOUNDS.idle);
     let Some(number) = open.enter(address, &patience, S::BOUNDS.connections) else { return };
     let (theirs, open) = (site.clone(), open.clone());
@@ -137,6 +141,9 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Slots>, stream: Stream) {
 /// Requests and their answers, until the other side has no more of them. What goes wrong on the
 /// socket is its affair.
 async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience>) {
+    if let Some(rights) = site.rights() {
+        rights.settle(patience.other_side()).await;
+    }
     let service = service_fn(|request: Request<Incoming>| {
         let answer = site.clone().answer(request, patience.clone());
         async move { Ok::<_, Infallible>(answer.await) }
@@ -160,7 +167,7 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
 /// the environment's clock.
 pub(crate) struct Patience {
     env: Env,
-    other_side: IpAddr,
+    other_side: Identity,
     at: AtomicU64,
     since: AtomicU64,
     /// It had to make room.
@@ -169,7 +176,7 @@ pub(crate) struct Patience {
 
 impl Patience {
     /// One that has ended.
-    pub(crate) fn new(env: &Env, other_side: IpAddr) -> Self {
+    pub(crate) fn new(env: &Env, other_side: Identity) -> Self {
         let (at, since) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { env: env.clone(), other_side, at, since, displaced: Signal::new() }
     }
@@ -182,9 +189,9 @@ impl Patience {
         }
     }
 
-    /// Where the other side is.
-    pub(crate) fn other_side(&self) -> IpAddr {
-        self.other_side
+    /// Who is at the other side, before he has shown anything.
+    pub(crate) fn other_side(&self) -> &Identity {
+        &self.other_side
     }
 
     /// Since when it is the other side's turn, if it is.

@@ -40,7 +40,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let by_rows = doors.rights.renew(&**endpoint, &mut last).await;
         turn = turn.wrapping_add(1);
         let by_quotas = turn.is_multiple_of(QUOTAS_EVERY)
-            && doors.quotas.renew(&**endpoint, &mut last_quotas).await;
+            && doors.quotas.renew(&**endpoint, &mut last_quotas, doors.rights.locals()).await;
         if by_quotas {
             shared.snapshots.recount(|who| {
                 let dues = doors.quotas.dues(&doors.rights, who);

@@ -22,7 +22,7 @@ use crate::quotas::Quotas;
 use crate::reach::{self, check_reach};
 use crate::registry::Registry;
 use crate::renewal;
-use crate::rights::Rights;
+use crate::rights::{Identity, Rights};
 use crate::series::{self, Listeners};
 use crate::shared::{Doorstep, Shared, Stops, Turns};
 use crate::snapshots::Snapshots;
@@ -291,7 +291,7 @@ async fn open_doors(
     config: &ServerConfig,
     rights: Arc<Rights>,
 ) -> Result<Doors> {
-    let quotas = Quotas::open(env, endpoint).await;
+    let quotas = Quotas::open(env, endpoint, rights.locals()).await;
     let (counters, bursts) = (Arc::new(Counters::default()), Arc::new(Bursts::new(env)));
     let audit = Arc::new(Audit::new(env));
     #[cfg(feature = "tls")]
@@ -335,21 +335,39 @@ async fn accept(shared: Arc<Shared>, door: Door, number: usize) {
 
 /// Lets a connection in: another node's go to those who know it, all others are clients.
 fn admit(shared: &Arc<Shared>, stream: Stream) {
-    match &shared.config.peers {
-        Some(mesh) => {
-            drop(shared.env.spawn_network("arrival", arrive(shared.clone(), mesh.clone(), stream)))
-        }
-        None => admit_client(shared, stream, Vec::new()),
+    let who = shared.doors.rights.meet(&stream);
+    if shared.config.peers.is_some() || shared.doors.rights.misses(&who) {
+        drop(shared.env.spawn_network("arrival", arrive(shared.clone(), stream, who)));
+    } else {
+        admit_client(shared, (stream, who), Vec::new());
     }
 }
 
-/// Waits for the first bytes of a connection, which tell who it is.
-async fn arrive(shared: Arc<Shared>, mesh: Arc<Mesh>, mut stream: Stream) {
-    if shared.doorstep.arriving.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections
-    {
-        shared.doorstep.arriving.fetch_sub(1, Ordering::Relaxed);
+/// Finds out who has come, as long as there are not too many of whom that isn't known.
+async fn arrive(shared: Arc<Shared>, mut stream: Stream, who: Identity) {
+    let arriving = &shared.doorstep.arriving;
+    if arriving.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections {
+        arriving.fetch_sub(1, Ordering::Relaxed);
         return;
     }
+    let told = match &shared.config.peers {
+        Some(_) => listen(&shared, &mut stream).await,
+        None => Some((false, Vec::new())),
+    };
+    if let Some((false, _)) = told {
+        shared.doors.rights.settle(&who).await;
+    }
+    arriving.fetch_sub(1, Ordering::Relaxed);
+    match (told, &shared.config.peers) {
+        (Some((true, first)), Some(mesh)) => mesh.receive(stream, first).await,
+        (Some((_, first)), _) => admit_client(&shared, (stream, who), first),
+        // It has gone, or says nothing.
+        (None, _) => {}
+    }
+}
+
+/// Waits for the first bytes of a connection, which tell whether another node has made it.
+async fn listen(shared: &Shared, stream: &mut Stream) -> Option<(bool, Vec<u8>)> {
     let mut first = Vec::new();
     let telling = poll_fn(|context| {
         loop {
@@ -364,22 +382,19 @@ async fn arrive(shared: Arc<Shared>, mesh: Arc<Mesh>, mut stream: Stream) {
             }
         }
     });
-    let told = race(telling, shared.env.sleep(shared.config.limits.greeting)).await;
-    shared.doorstep.arriving.fetch_sub(1, Ordering::Relaxed);
-    match told {
-        First::Left(Some(true)) => mesh.receive(stream, first).await,
-        First::Left(Some(false)) => admit_client(&shared, stream, first),
-        // It has gone, or says nothing.
-        First::Left(None) | First::Right(()) => {}
+    match race(telling, shared.env.sleep(shared.config.limits.greeting)).await {
+        First::Left(Some(is_peer)) => Some((is_peer, first)),
+        First::Left(None) | First::Right(()) => None,
     }
 }
 
 /// Gives a client's connection its task, or tells it why not. `first` is what it has said so far.
-fn admit_client(shared: &Arc<Shared>, stream: Stream, first: Vec<u8>) {
+fn admit_client(shared: &Arc<Shared>, (stream, who): (Stream, Identity), first: Vec<u8>) {
     let outbox = Outbox::new(stream.peer_address(), shared.memory.clone());
     match shared.connections.enter(&outbox, &shared.config.limits) {
         Ok(number) => {
-            let connection = Connection::new(stream, first, shared.clone(), outbox, number);
+            let of = (number, who);
+            let connection = Connection::new(stream, first, shared.clone(), outbox, of);
             drop(shared.env.spawn_network("connection", connection));
         }
         Err(why) => {

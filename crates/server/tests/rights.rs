@@ -7,6 +7,8 @@
 #[path = "rights/alone.rs"]
 mod alone;
 mod common;
+#[path = "rights/locals.rs"]
+mod locals;
 #[path = "rights/tokens.rs"]
 mod tokens;
 

@@ -10,7 +10,7 @@
 //! the system take the words back.
 
 use crate::words::{self, Other};
-use plinth_env::{Stream, Transport};
+use plinth_env::{Ends, Stream, Transport};
 use plinth_types::Error;
 use rustls::Connection;
 use std::cell::Cell;
@@ -224,6 +224,10 @@ impl Transport for TlsStream {
 
     fn peer_address(&self) -> SocketAddr {
         self.below.peer_address()
+    }
+
+    fn ends(&self) -> Option<Ends> {
+        self.below.ends()
     }
 
     fn peer_certificate(&self) -> Option<Vec<u8>> {

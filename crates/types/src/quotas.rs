@@ -280,7 +280,7 @@ impl Whom {
         if kind == "*" {
             return Ok((Self::Each, rest));
         }
-        if !["cert", "token", "address", "tenant"].contains(&kind.as_str()) {
+        if !["cert", "token", "address", "user", "tenant"].contains(&kind.as_str()) {
             return Err(format!("{kind:?} names nobody: {WHO}"));
         }
         let (name, rest) = rest.split_first().ok_or_else(|| format!("which {kind}? {WHO}"))?;
@@ -297,7 +297,7 @@ impl Whom {
 }
 
 /// How somebody is named.
-const WHO: &str = "cert RULE, token CLAIM=VALUE, address IP[/BITS], tenant NAME, or * for everybody who has none of his own";
+const WHO: &str = "cert RULE, token CLAIM=VALUE, address IP[/BITS], user NAME, tenant NAME, or * for everybody who has none of his own";
 
 impl fmt::Display for Whom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -135,7 +135,7 @@ pub const ALL: &[Command] = &[
         2..=6,
         "grant ROLE SUBJECT [SCOPE]",
         "gives somebody a right, and says so to all servers",
-        "ROLE: reader, writer or operator. SUBJECT: cert RULE (as --tls-verify-peers has them), token CLAIM=VALUE,..., address IP[/BITS], or anybody. \
+        "ROLE: reader, writer or operator. SUBJECT: cert RULE (as --tls-verify-peers has them), token CLAIM=VALUE,..., address IP[/BITS], user NAME (of the server's machine, or his number), or anybody. \
          SCOPE: all, prefix KEY, range BEGIN END, tenant NAME, or series. The first one has to be an operator: from then on only grants say who may what.",
     ),
     command(
@@ -180,7 +180,7 @@ pub const ALL: &[Command] = &[
         1..=8,
         "quota set WHO NAME=AMOUNT...|get [WHO]|clear WHO",
         "bounds how much somebody may read and write in a second, and hold",
-        "WHO: cert RULE, token CLAIM=VALUE,..., address IP[/BITS], tenant NAME, or * for everybody who has none of his own. \
+        "WHO: cert RULE, token CLAIM=VALUE,..., address IP[/BITS], user NAME, tenant NAME, or * for everybody who has none of his own. \
          NAME: read or write (AMOUNT as 10MB/s, 512KiB/s), connections, watches, snapshots; none takes a bound away. \
          Each server holds to it by itself, within a second. Whoever is over a rate waits. status details shows what is used.",
     ),

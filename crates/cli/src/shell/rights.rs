@@ -56,6 +56,10 @@ fn check_can_hold<Out: Write>(session: &Session<Out>, grant: &Grant) -> Result<(
         told.and_then(Value::as_bool)
     };
     if says("kept") == Some(true) {
+        if matches!(grant.subject, Subject::User(_)) && says("users") != Some(true) {
+            let text = "the server can't tell which user of its machine connects: its program is older than this one, or its system isn't Linux";
+            return Err(Refusal::Usage(text.to_owned()));
+        }
         let text = match grant.is_operator().then_some(&grant.subject) {
             Some(Subject::Certificate(_)) if says("certificates") == Some(false) => {
                 "nobody can show a certificate here: the server asks for none (--tls-ca), so this would be an operator whom nobody is"

@@ -627,6 +627,13 @@ fn rights_are_given_shown_and_taken_back() {
         "Granted: writer cert S.CN=till,S.O=Shop prefix \\x02app\\x00\n"
     );
     shell.does("grant reader cert \"S.O=A Shop\" range a\\x20b c; grant reader anybody tenant t");
+    if cfg!(target_os = "linux") {
+        let told = shell
+            .does("grant writer user postgres prefix pg/; revoke writer user postgres prefix pg/");
+        assert!(told.starts_with("Granted: writer user postgres prefix pg/\n"), "{told}");
+    } else {
+        assert!(shell.refuses("grant writer user postgres").contains("can't tell which user"));
+    }
     let roles = shell.does("roles");
     assert_eq!(
         roles,
@@ -649,6 +656,7 @@ fn rights_are_given_shown_and_taken_back() {
         "grant operator cert \"S.CN=admin|\"",
         "grant operator cert ,",
         "grant operator address ::ffff:10.0.0.1",
+        "grant reader user 01",
     ] {
         shell.refuses(wrong);
     }

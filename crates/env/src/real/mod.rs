@@ -2,6 +2,8 @@
 
 pub(crate) mod files;
 pub(crate) mod locks;
+#[cfg(feature = "net")]
+mod owners;
 #[cfg_attr(not(feature = "net"), path = "no_reactors.rs")]
 pub(crate) mod reactors;
 #[cfg_attr(not(feature = "net"), path = "no_sockets.rs")]

@@ -15,7 +15,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use super::reactors;
+use super::{owners, reactors};
+use crate::ends::Ends;
 use crate::failure::{IoError, IoErrorKind, IoResult, socket_error};
 use crate::reply::{Promise, Unanswered};
 
@@ -70,6 +71,18 @@ impl RealSockets {
             .spawn(look)
             .map_err(|error| failed(format!("no thread could be started: {error}")))?;
         reply.await.unwrap_or_else(|_| Err(failed("the thread that looked it up has gone".into())))
+    }
+
+    /// The system's tables may be long; so they are read on a thread that nobody waits for but the
+    /// one who asked.
+    pub(crate) async fn owners(of: Vec<Ends>) -> IoResult<Vec<Option<u32>>> {
+        let failed = |why: String| IoError::new(IoErrorKind::NoThread, why);
+        let (promise, reply) = Promise::<IoResult<_>, Unanswered>::pair();
+        std::thread::Builder::new()
+            .name("plinth-owners".to_owned())
+            .spawn(move || promise.send(Ok(owners::owners(&of))))
+            .map_err(|error| failed(format!("no thread could be started: {error}")))?;
+        reply.await.unwrap_or_else(|_| Err(failed("the thread that looked has gone".to_owned())))
     }
 
     pub(crate) async fn listen(address: SocketAddr) -> IoResult<RealListener> {
@@ -248,6 +261,20 @@ impl RealStream {
 
     pub(crate) fn peer_address(&self) -> SocketAddr {
         self.peer
+    }
+
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+        let (near, far) = (canonical(self.local), canonical(self.peer));
+        if !near.ip().is_loopback() || !far.ip().is_loopback() {
+            return None;
+        }
+        let found = match &self.inner {
+            Inner::Attached(stream) => rustix::fs::fstat(stream),
+            Inner::Detached(stream) => rustix::fs::fstat(stream),
+            Inner::Lost => return None,
+        };
+        Some(Ends { near, far, socket: found.ok()?.st_ino })
     }
 
     pub(crate) fn poll_read(

@@ -83,6 +83,11 @@ impl Access {
         &self.token
     }
 
+    /// Which user of this machine it is, if that was looked up.
+    pub(super) fn user(&self) -> Option<String> {
+        self.identity.user()
+    }
+
     /// Whose token it was that was shown, if it says so and was judged.
     pub(super) fn subject(&self) -> Option<&str> {
         let judged = self.judged.front().filter(|judged| judged.token == self.token)?;

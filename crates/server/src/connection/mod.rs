@@ -139,16 +139,16 @@ fn may_be_much(frame: &frame::Frame<'_>) -> bool {
 
 impl Connection {
     /// A connection that `number` stands for in the registry. `first` is what has been received of
-    /// it.
+    /// it, `who` is at its other end.
     pub(crate) fn new(
         stream: Stream,
         first: Vec<u8>,
         shared: Arc<Shared>,
         outbox: Arc<Outbox>,
-        number: u64,
+        (number, who): (u64, Identity),
     ) -> Self {
         outbox.expect_within(&shared.env, shared.config.limits.greeting);
-        let access = Access::of(Identity::at(outbox.peer.ip()));
+        let access = Access::of(who);
         Self {
             stream,
             shared,

@@ -61,6 +61,10 @@ impl Connection {
             Some(subject) => format!("{name}, by a token of {subject}"),
             None => name.to_owned(),
         };
+        let name = match self.access.user() {
+            Some(user) => format!("{name}, as user {user} of this machine"),
+            None => name,
+        };
         Who { address, name }
     }
 

@@ -9,7 +9,7 @@
 
 use crate::answers::{Answer, May};
 use crate::config::ConsoleConfig;
-use crate::rights::Rights;
+use crate::rights::{Identity, Rights};
 use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName};
@@ -17,7 +17,7 @@ use plinth_env::Env;
 use plinth_types::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -73,14 +73,14 @@ impl Access {
     }
 
     /// Whether whoever asked may go on hearing more, for as long as this is so.
-    pub(super) fn may_go_on(&self, from: IpAddr, token: Option<String>) -> May {
-        let rights = self.rights.clone();
+    pub(super) fn may_go_on(&self, from: &Identity, token: Option<String>) -> May {
+        let (rights, from) = (self.rights.clone(), from.clone());
         match (&self.token, token) {
             // What a session or the file's token has opened stays open.
             (Some(_), None) => Box::new(|| true),
-            (Some(_), Some(token)) => Box::new(move || is_operators(&rights, from, &token)),
+            (Some(_), Some(token)) => Box::new(move || is_operators(&rights, &from, &token)),
             (None, token) => {
-                Box::new(move || rights.check_operator(from, token.as_deref()).is_ok())
+                Box::new(move || rights.check_operator(&from, token.as_deref()).is_ok())
             }
         }
     }
@@ -118,7 +118,7 @@ impl Access {
         &self,
         env: &Env,
         (headers, path): (&HeaderMap, &str),
-        from: IpAddr,
+        from: &Identity,
     ) -> Result<(), Answer> {
         if self.token.is_some() {
             return Ok(());
@@ -139,7 +139,7 @@ impl Access {
         &self,
         env: &Env,
         headers: &HeaderMap,
-        from: IpAddr,
+        from: &Identity,
     ) -> Result<(), Answer> {
         let Some((_, token)) = &self.token else { return Ok(()) };
         if let Some(given) = bearer(headers) {
@@ -225,7 +225,7 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
 }
 
 /// Whether a token is an operator's, where only those are let in.
-fn is_operators(rights: &Rights, from: IpAddr, token: &str) -> bool {
+fn is_operators(rights: &Rights, from: &Identity, token: &str) -> bool {
     let is_judged = rights.reads_tokens() && rights.are_known();
     is_judged && rights.check_operator(from, Some(token)).is_ok()
 }

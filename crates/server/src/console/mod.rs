@@ -42,13 +42,13 @@ pub(crate) use access::Access;
 
 use crate::answers::{Answer, Count, IDLE, Query, Reply};
 use crate::http::{Bounds, Patience, Site};
+use crate::rights::{Identity, Rights};
 use crate::shared::Shared;
 use history::History;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Request, Response};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,6 +112,10 @@ impl Site for Console {
 
     fn is_stopping(&self) -> bool {
         self.shared.is_stopping()
+    }
+
+    fn rights(&self) -> Option<&Rights> {
+        Some(&self.shared.doors.rights)
     }
 
     async fn answer(
@@ -212,7 +216,7 @@ const POSTED: [&str; 4] = ["login", "logout", "set", "clear"];
 async fn post(
     console: &Console,
     what: &str,
-    (headers, from): (&HeaderMap, IpAddr),
+    (headers, from): (&HeaderMap, &Identity),
     body: Incoming,
 ) -> std::result::Result<Answer, Answer> {
     let (shared, access) = (&console.shared, &console.access);
@@ -235,7 +239,7 @@ async fn post(
 async fn may_write(
     console: &Console,
     headers: &HeaderMap,
-    from: IpAddr,
+    from: &Identity,
 ) -> std::result::Result<(), Answer> {
     console.access.check_token(&console.shared.env, headers, from).await?;
     if console.write { Ok(()) } else { Err(Answer::read_only()) }

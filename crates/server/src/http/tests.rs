@@ -35,6 +35,10 @@ impl Site for Slow {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    fn rights(&self) -> Option<&Rights> {
+        None
+    }
+
     async fn answer(
         self: Arc<Self>,
         _: Request<Incoming>,

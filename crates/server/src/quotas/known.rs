@@ -7,6 +7,7 @@ use super::budget::{Budget, Tenants};
 use crate::rights::{Identity, Meant, tenant_prefix};
 use plinth_client::Endpoint;
 use plinth_types::quotas::{Bounds, Whom};
+use plinth_types::rights::Subject;
 use plinth_types::{Bytes, KeyList, KeySelector, KeySpace, RangeRead, Result, system};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,6 +77,11 @@ impl Found {
 
     pub(super) fn len(&self) -> usize {
         self.quotas.len()
+    }
+
+    /// Whether users of this machine have any.
+    pub(super) fn names_users(&self) -> bool {
+        self.quotas.iter().any(|(whom, _)| matches!(whom, Whom::User(Subject::User(_))))
     }
 }
 

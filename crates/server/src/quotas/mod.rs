@@ -31,7 +31,7 @@ pub(crate) use budget::{Bill, Budget, Counted, Dues};
 pub(crate) use met::Met;
 
 use crate::exposition::write_all;
-use crate::rights::{Identity, PATIENCE, Rights};
+use crate::rights::{Identity, Locals, PATIENCE, Rights};
 use known::{Found, Known, MOST_ROWS};
 use plinth_client::Endpoint;
 use plinth_env::Env;
@@ -133,7 +133,7 @@ pub(crate) struct Quotas {
 
 impl Quotas {
     /// Reads the rows of the database behind an endpoint, if it has any in this process.
-    pub(crate) async fn open(env: &Env, endpoint: &dyn Endpoint) -> Arc<Self> {
+    pub(crate) async fn open(env: &Env, endpoint: &dyn Endpoint, users: &Arc<Locals>) -> Arc<Self> {
         let quotas = Self {
             env: env.clone(),
             epoch: AtomicU64::new(NONE),
@@ -143,7 +143,7 @@ impl Quotas {
             totals: Totals::default(),
             held: Arc::default(),
         };
-        quotas.renew(endpoint, &mut Last::default()).await;
+        quotas.renew(endpoint, &mut Last::default(), users).await;
         Arc::new(quotas)
     }
 
@@ -168,7 +168,12 @@ impl Quotas {
     }
 
     /// Reads the rows once more, unless nothing has been written since: whether they are others.
-    pub(crate) async fn renew(&self, endpoint: &dyn Endpoint, last: &mut Last) -> bool {
+    pub(crate) async fn renew(
+        &self,
+        endpoint: &dyn Endpoint,
+        last: &mut Last,
+        users: &Arc<Locals>,
+    ) -> bool {
         if !self.is_kept {
             return false;
         }
@@ -180,6 +185,9 @@ impl Quotas {
         let why = match race(Found::read(endpoint), self.env.sleep(PATIENCE)).await {
             First::Left(Ok(found)) => {
                 *last = Last { version: newest, is_told: false };
+                if found.names_users() {
+                    users.need().await;
+                }
                 return self.learn(found);
             }
             First::Left(Err(why)) => why,

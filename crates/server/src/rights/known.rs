@@ -5,8 +5,8 @@
 //!
 //! Always: a subject that can't be understood is nobody, and a scope that isn't there has no keys.
 
-use super::Identity;
 use super::token::Tenant;
+use super::{Identity, Local};
 use plinth_client::Endpoint;
 use plinth_types::rights::{Coverage, Grant, Role, Scope, Subject};
 use plinth_types::{
@@ -194,6 +194,7 @@ pub(crate) enum Meant {
     Anybody,
     Address(Subject),
     Token(String),
+    User(String),
     #[cfg(feature = "tls")]
     Certificate(plinth_tls::Rule),
 }
@@ -205,6 +206,7 @@ impl Meant {
             Subject::Anybody => Some(Self::Anybody),
             Subject::Address(..) => Some(Self::Address(subject.clone())),
             Subject::Token(claims) => Some(Self::Token(claims.clone())),
+            Subject::User(name) => Some(Self::User(name.clone())),
             #[cfg(feature = "tls")]
             Subject::Certificate(rule) => {
                 let rule = plinth_tls::Rule::parse(std::slice::from_ref(rule)).ok()?;
@@ -220,6 +222,10 @@ impl Meant {
         match self {
             Self::Anybody => true,
             Self::Address(subject) => subject.has_address(who.address),
+            Self::User(name) => {
+                let user = who.local.as_deref().and_then(Local::user);
+                user.is_some_and(|user| user.is(name))
+            }
             Self::Token(claims) => who.claims.as_ref().is_some_and(|shown| shown.fulfil(claims)),
             #[cfg(feature = "tls")]
             Self::Certificate(rule) => {

@@ -23,24 +23,26 @@
 //!
 //! ## Not here
 //! What a grant covers: `plinth_types::rights::coverage`. When rows are read: `renewal.rs`. Read
-//! next: `guarded.rs`, `token.rs`, `tokens.rs`.
+//! next: `guarded.rs`, `token.rs`, `tokens.rs`, `locals.rs`.
 
 mod guarded;
 mod known;
+mod locals;
 mod remembered;
 mod token;
 mod tokens;
 
 pub(crate) use guarded::{Guarded, refuses_range, refuses_selector};
 pub(crate) use known::{Meant, tenant_prefix};
+pub(crate) use locals::{Local, Locals};
 pub(crate) use token::Claims;
 pub(crate) use tokens::Allowance;
 
 use crate::config::RightsConfig;
 use known::{Found, Known};
 use plinth_client::Endpoint;
-use plinth_env::Env;
 use plinth_env::sync::{First, race};
+use plinth_env::{Env, Stream};
 use plinth_types::rights::{Coverage, Subject};
 use plinth_types::{Bytes, Error, Result, Version};
 use remembered::Remembered;
@@ -98,11 +100,16 @@ pub(crate) struct Rights {
     is_unmarked: AtomicBool,
     /// When the rows were read last, or would have been the same, in milliseconds of the clock.
     heard_at: AtomicU64,
+    locals: Arc<Locals>,
     /// Without them nobody looks at tokens.
     tokens: Option<Tokens>,
-    /// Names of tenants that tokens have, and whether some have yet to be looked for.
-    wanted: Mutex<Remembered<Bytes, ()>>,
-    is_wanted: AtomicBool,
+    wanted: Wanted,
+}
+
+/// Names of tenants that tokens have, and whether some have yet to be looked for.
+struct Wanted {
+    names: Mutex<Remembered<Bytes, ()>>,
+    is_any: AtomicBool,
 }
 
 /// Who somebody at a door is, as far as it was shown.
@@ -113,12 +120,19 @@ pub(crate) struct Identity {
     pub(crate) certificate: Option<Arc<[u8]>>,
     /// Those of a token that was believed.
     pub(crate) claims: Option<Arc<Claims>>,
+    /// Over loopback.
+    pub(crate) local: Option<Arc<Local>>,
 }
 
 impl Identity {
     /// Somebody of whom only the address is known.
     pub(crate) fn at(address: IpAddr) -> Self {
-        Self { address, certificate: None, claims: None }
+        Self { address, certificate: None, claims: None, local: None }
+    }
+
+    /// Which user of this machine it is, if that was looked up.
+    pub(crate) fn user(&self) -> Option<String> {
+        self.local.as_ref()?.user().map(ToString::to_string)
     }
 }
 
@@ -140,6 +154,11 @@ impl Rights {
         has_others: bool,
     ) -> Result<Arc<Self>> {
         let operators = config.operators.iter().map(|text| subject(text));
+        let operators = operators.collect::<Result<Vec<_>>>()?;
+        let locals = Arc::new(Locals::open(env).await);
+        if operators.iter().any(is_user) {
+            locals.need().await;
+        }
         let tokens = match &config.token_keys {
             Some(file) => Some(Tokens::open(env, file).await?),
             None => None,
@@ -149,15 +168,18 @@ impl Rights {
             env: env.clone(),
             epoch: AtomicU64::new(OPEN),
             known: RwLock::default(),
-            operators: operators.collect::<Result<_>>()?,
+            operators,
             is_kept,
             has_others,
             mark: config.mark.clone(),
             is_unmarked: AtomicBool::new(false),
             heard_at: AtomicU64::new(0),
+            locals,
             tokens,
-            wanted: Mutex::new(Remembered::new(MOST_WANTED)),
-            is_wanted: AtomicBool::new(false),
+            wanted: Wanted {
+                names: Mutex::new(Remembered::new(MOST_WANTED)),
+                is_any: AtomicBool::new(false),
+            },
         };
         rights.heard();
         if is_kept {
@@ -173,6 +195,29 @@ impl Rights {
             }
         }
         Ok(Arc::new(rights))
+    }
+
+    /// Who has just connected, by what a connection shows from its first moment.
+    pub(crate) fn meet(&self, stream: &Stream) -> Identity {
+        let local = self.locals.meet(stream);
+        Identity { local, ..Identity::at(stream.peer_address().ip()) }
+    }
+
+    /// Whether it has to be looked up which user of this machine somebody is.
+    pub(crate) fn misses(&self, who: &Identity) -> bool {
+        self.locals.is_missing(who.local.as_ref())
+    }
+
+    /// Looks that up, if it has to be.
+    pub(crate) async fn settle(&self, who: &Identity) {
+        if self.misses(who) {
+            self.locals.look().await;
+        }
+    }
+
+    /// Who are the users of this machine.
+    pub(crate) fn locals(&self) -> &Arc<Locals> {
+        &self.locals
     }
 
     /// Whether the database has such rows at all: one elsewhere has its own.
@@ -230,7 +275,7 @@ impl Rights {
     ///
     /// # Errors
     /// `permission_denied`; `process_behind` if that isn't known yet.
-    pub(crate) fn check_operator(&self, from: IpAddr, token: Option<&str>) -> Result<()> {
+    pub(crate) fn check_operator(&self, from: &Identity, token: Option<&str>) -> Result<()> {
         if self.give_everything() {
             return Ok(());
         }
@@ -238,16 +283,13 @@ impl Rights {
         self.coverage(&self.identity(from, token)?)?.1.check_operator("this")
     }
 
-    /// Who somebody is, by an address and a token.
+    /// Who somebody is, by where he comes from and a token.
     ///
     /// # Errors
     /// `permission_denied` for a token that isn't believed.
-    pub(crate) fn identity(&self, from: IpAddr, token: Option<&str>) -> Result<Identity> {
+    pub(crate) fn identity(&self, from: &Identity, token: Option<&str>) -> Result<Identity> {
         let token = token.unwrap_or_default().as_bytes();
-        Ok(Identity {
-            claims: self.claims(token, &mut Allowance::default())?,
-            ..Identity::at(from)
-        })
+        Ok(Identity { claims: self.claims(token, &mut Allowance::default())?, ..from.clone() })
     }
 
     /// What a token says, if there is one and anybody looks at it.
@@ -301,7 +343,7 @@ impl Rights {
     #[cfg(feature = "series")]
     pub(crate) fn check_series_of(
         &self,
-        from: IpAddr,
+        from: &Identity,
         token: Option<&str>,
         writes: bool,
     ) -> Result<()> {
@@ -313,6 +355,10 @@ impl Rights {
     /// # Errors
     /// `process_behind` if it isn't known; `tag_throttled` until tenants have been looked for.
     pub(crate) fn coverage(&self, who: &Identity) -> Result<(u64, Arc<Coverage>)> {
+        if self.misses(who) && self.epoch() != OPEN {
+            self.locals.note_missed();
+            return Err(later("it is looked up which user of this machine asks"));
+        }
         match self.epoch() {
             OPEN => Ok((OPEN, Arc::new(Coverage::everything()))),
             epoch if epoch >= ALONE && known::is_any(&self.operators, who) => {
@@ -324,9 +370,9 @@ impl Rights {
             epoch => match self.known().coverage(who, &self.operators) {
                 Ok(coverage) => Ok((epoch, Arc::new(coverage))),
                 Err(tenants) => {
-                    let mut wanted = lock(&self.wanted);
+                    let mut wanted = lock(&self.wanted.names);
                     tenants.into_iter().for_each(|tenant| wanted.insert(tenant, ()));
-                    self.is_wanted.store(true, Ordering::Release);
+                    self.wanted.is_any.store(true, Ordering::Release);
                     Err(later("the tenants that the token names are looked for"))
                 }
             },
@@ -357,6 +403,7 @@ impl Rights {
             "grants": grants,
             "certificates": asks_clients,
             "tokens": self.reads_tokens(),
+            "users": self.locals.are_told(),
         })
     }
 
@@ -397,6 +444,9 @@ impl Rights {
         if is_configured == known.found().is_empty() || before >= ALONE {
             self.leave_mark(is_configured).await;
         }
+        if found.grants().iter().any(|grant| is_user(&grant.subject)) {
+            self.locals.need().await;
+        }
         let number = known.number() + 1;
         let next = Arc::new(Known::new(number, found));
         if !is_configured {
@@ -415,13 +465,16 @@ impl Rights {
         if self.is_unmarked.load(Ordering::Relaxed) && self.epoch() < ALONE {
             self.leave_mark(self.are_known()).await;
         }
+        if self.locals.are_missed() {
+            self.locals.need().await;
+        }
         let newest = endpoint.newest_here().ok();
-        let is_wanted = self.is_wanted.swap(false, Ordering::AcqRel);
+        let is_wanted = self.wanted.is_any.swap(false, Ordering::AcqRel);
         if newest.is_some() && newest == last.version && self.epoch() < ALONE && !is_wanted {
             self.heard();
             return false;
         }
-        let names: Vec<_> = lock(&self.wanted).keys().cloned().collect();
+        let names: Vec<_> = lock(&self.wanted.names).keys().cloned().collect();
         // A disk that hangs is one that can't be read.
         let why = match race(Found::read(endpoint, names), self.env.sleep(PATIENCE)).await {
             First::Left(Ok(found)) => {
@@ -432,7 +485,7 @@ impl Rights {
             First::Left(Err(why)) => why,
             First::Right(()) => Error::timed_out(),
         };
-        self.is_wanted.fetch_or(is_wanted, Ordering::AcqRel);
+        self.wanted.is_any.fetch_or(is_wanted, Ordering::AcqRel);
         // What is known holds for a while, and no longer than a grant may outlive its end.
         if self.silence() < PATIENCE {
             return false;
@@ -526,7 +579,11 @@ fn unknown() -> Error {
         .with_detail("this server has yet to learn who may do what; others may know")
 }
 
-/// Somebody as a start option names him: `cert RULE`, `address IP[/BITS]`.
+fn is_user(subject: &Subject) -> bool {
+    matches!(subject, Subject::User(_))
+}
+
+/// Somebody as a start option names him: `cert RULE`, `address IP[/BITS]`, `user NAME`.
 fn subject(text: &str) -> Result<Subject> {
     let (kind, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let wrong = |why: String| Error::invalid_option_value().with_detail(format!("operator: {why}"));

@@ -16,7 +16,6 @@ use hyper::{HeaderMap, StatusCode, header};
 use plinth_env::Env;
 use plinth_types::quotas::Of;
 use plinth_types::{Error, Result};
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,22 +45,25 @@ impl Access {
         Ok(Self { token, is_local, rights, audit, throttle })
     }
 
-    /// Somebody at an address begins to delete series.
-    pub(super) fn begin_deletion(&self, from: IpAddr, what: String) -> Deletion {
-        self.audit.begin_deletion(Who { address: from.to_string(), name: String::new() }, what)
+    /// Somebody begins to delete series.
+    pub(super) fn begin_deletion(&self, from: &Identity, what: String) -> Deletion {
+        let name = from.user().map(|user| format!("as user {user} of this machine"));
+        let who = Who { address: from.address.to_string(), name: name.unwrap_or_default() };
+        self.audit.begin_deletion(who, what)
     }
 
     /// Who pays for a request, if anybody has to.
     pub(super) fn payer(
         &self,
         headers: &HeaderMap,
-        (from, writes): (IpAddr, bool),
+        (from, writes): (&Identity, bool),
     ) -> Option<Payer> {
         let of = if writes { Of::Write } else { Of::Read };
         // A token that isn't believed may be the one of this door: that one's bearers are known by
         // their addresses.
-        self.throttle
-            .payer(of, || self.rights.identity(from, given(headers)).unwrap_or(Identity::at(from)))
+        self.throttle.payer(of, || {
+            self.rights.identity(from, given(headers)).unwrap_or_else(|_| from.clone())
+        })
     }
 
     pub(super) fn rights(&self) -> &Rights {
@@ -73,7 +75,7 @@ impl Access {
         &self,
         env: &Env,
         headers: &HeaderMap,
-        (from, writes): (IpAddr, bool),
+        (from, writes): (&Identity, bool),
     ) -> std::result::Result<(), (StatusCode, &'static str)> {
         let by_rights = || self.rights.check_series_of(from, given(headers), writes);
         let host = headers.get(header::HOST).filter(|_| self.is_local);

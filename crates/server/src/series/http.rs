@@ -15,6 +15,7 @@ use super::reply::{IDLE, Made, Reply, State, Work, refusal};
 use super::throttle::Payer;
 use super::{Hub, bodies, import, otlp, pass, pulse, put, rules, scrape, write};
 use crate::http::{Bounds, Patience, Site};
+use crate::rights::{Identity, Rights};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
@@ -59,6 +60,10 @@ impl Site for Hub {
 
     fn is_stopping(&self) -> bool {
         Self::is_stopping(self)
+    }
+
+    fn rights(&self) -> Option<&Rights> {
+        Some(self.access.rights())
     }
 
     async fn answer(
@@ -282,7 +287,7 @@ async fn sent(
     if let Some(payer) = payer {
         payer.pay(content.len());
     }
-    let of = (patience.other_side(), &mut held);
+    let of = (patience.other_side().address, &mut held);
     if otlp::owns(head.uri.path(), &head.method) {
         let (status, kind, bytes) = otlp::answer(hub, &head, &content, of).await;
         return (told(status, kind, bytes), None);
@@ -321,7 +326,7 @@ impl Hub {
         let mut text = Vec::new();
         let mut reply = Reply {
             state,
-            patience: Arc::new(Patience::new(&self.env, Ipv4Addr::LOCALHOST.into())),
+            patience: Arc::new(Patience::new(&self.env, Identity::at(Ipv4Addr::LOCALHOST.into()))),
             payer: None,
         };
         while let Some(frame) = poll_fn(|context| Pin::new(&mut reply).poll_frame(context)).await {

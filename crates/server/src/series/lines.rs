@@ -39,6 +39,8 @@ thread_local! {
 /// Serves a connection until its sender has said all, the store fails, or the server stops.
 pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, caller: &Caller) {
     let mut session = hub.session(protocol, stream.peer_address().ip());
+    let met = hub.access.rights().meet(&stream);
+    hub.access.rights().settle(&met).await;
     let taker = match race(caller.stop.wait(), hub.slot.takes()).await {
         First::Left(()) => return,
         First::Right(Ok(opened)) => Some(opened),
@@ -49,6 +51,7 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, call
     };
     let mut connection = Connection {
         stream,
+        met,
         session,
         taker,
         held: Vec::new(),
@@ -96,9 +99,9 @@ fn may_be_http(bytes: &[u8]) -> bool {
 }
 
 /// Who is at the other side.
-fn identity(stream: &Stream) -> Identity {
+fn identity(stream: &Stream, met: &Identity) -> Identity {
     let certificate = stream.peer_certificate().map(Arc::from);
-    Identity { certificate, ..Identity::at(stream.peer_address().ip()) }
+    Identity { certificate, ..met.clone() }
 }
 
 enum Received {
@@ -112,6 +115,8 @@ enum Received {
 
 struct Connection {
     stream: Stream,
+    /// Who is at the other side, but for the certificate.
+    met: Identity,
     session: Session,
     /// Where its points go.
     taker: Option<Arc<Opened>>,
@@ -209,8 +214,8 @@ impl Connection {
         if self.is_new {
             return None;
         }
-        let Self { known, stream, .. } = self;
-        hub.access.throttle.sender(known, || identity(stream))
+        let Self { known, stream, met, .. } = self;
+        hub.access.throttle.sender(known, || identity(stream, met))
     }
 
     /// Sends replies, and receives unless too many of them wait.
@@ -298,8 +303,8 @@ impl Connection {
 
     async fn follow(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
         // Something has come by now, so whoever has a certificate has shown it.
-        let stream = &self.stream;
-        hub.check_sender(&mut self.judged, || identity(stream))?;
+        let (stream, met) = (&self.stream, &self.met);
+        hub.check_sender(&mut self.judged, || identity(stream, met))?;
         let now = hub.slot.takes_now()?;
         if let Some(taker) = self.taker.take_if(|taker| !Arc::ptr_eq(taker, &now)) {
             if let Some(why) = taker.store.lost() {

@@ -224,7 +224,8 @@ mod tests {
         let work = Work::new(&Asking::new(pulse), answer);
         let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
         let state = State::Making(Box::pin(failing));
-        let patience = Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into()));
+        let patience =
+            Arc::new(Patience::new(&env, crate::rights::Identity::at(Ipv4Addr::LOCALHOST.into())));
         let mut reply = Reply { state, patience, payer: None };
         let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
         assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());

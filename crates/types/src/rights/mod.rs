@@ -29,6 +29,8 @@ use std::net::IpAddr;
 
 /// Longest text of a subject.
 const MAX_SUBJECT: usize = 1_000;
+/// How subjects are said.
+const SUBJECTS: &str = "cert RULE, token CLAIM=VALUE, address IP[/BITS], user NAME, or anybody";
 
 /// What somebody may do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -70,6 +72,8 @@ pub enum Subject {
     Address(IpAddr, u8),
     /// Whoever shows a token (JWT) that is believed and makes these claims: `CLAIM=VALUE,...`.
     Token(String),
+    /// Whoever connects from the server's own machine as this user of it: his name, or his number.
+    User(String),
 }
 
 impl Subject {
@@ -94,9 +98,11 @@ impl Subject {
             "address" => address(text).ok_or_else(|| {
                 format!("{text:?} is no address: IP, or IP/BITS for all that begin like it")
             }),
-            _ => Err(format!(
-                "{kind:?} names nobody: cert RULE, token CLAIM=VALUE, address IP[/BITS], or anybody"
+            "user" if !is_user(text) => Err(format!(
+                "{text:?} is no user of a machine: a name without blanks and colons, or a number below 4294967295"
             )),
+            "user" => Ok(Self::User(text.to_owned())),
+            _ => Err(format!("{kind:?} names nobody: {SUBJECTS}")),
         }
     }
 
@@ -124,6 +130,7 @@ impl Subject {
             Self::Certificate(_) => b'c',
             Self::Address(..) => b'a',
             Self::Token(_) => b't',
+            Self::User(_) => b'u',
         });
         put(key, self.words().1.as_bytes());
     }
@@ -137,6 +144,7 @@ impl Subject {
             b'c' => "cert",
             b'a' => "address",
             b't' => "token",
+            b'u' => "user",
             _ => return None,
         };
         Some((Self::parse(kind, std::str::from_utf8(text).ok()?).ok()?, rest))
@@ -147,6 +155,7 @@ impl Subject {
             Self::Anybody => ("anybody", String::new()),
             Self::Certificate(rule) => ("cert", rule.clone()),
             Self::Token(claims) => ("token", claims.clone()),
+            Self::User(name) => ("user", name.clone()),
             Self::Address(address, bits) if *bits == most_bits(*address) => {
                 ("address", address.to_string())
             }
@@ -158,6 +167,17 @@ impl Subject {
 /// Whether a text says what a claim is to be.
 fn is_condition(text: &str) -> bool {
     text.split_once('=').is_some_and(|(claim, value)| !claim.trim().is_empty() && !value.is_empty())
+}
+
+/// Whether a text names a user, or is the number of one, written as systems write it.
+fn is_user(text: &str) -> bool {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = || text.parse::<u32>().ok().filter(|uid| *uid != u32::MAX);
+    match text.is_empty() {
+        true => false,
+        false if is_number => number().is_some_and(|uid| uid.to_string() == text),
+        false => !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':'),
+    }
 }
 
 fn most_bits(address: IpAddr) -> u8 {
@@ -341,10 +361,12 @@ fn parse(words: &[Vec<u8>]) -> std::result::Result<Grant, String> {
         .find(|known| known.2 == role)
         .map(|known| known.0)
         .ok_or_else(|| format!("{role:?} is no role: reader, writer or operator"))?;
-    let kind = text(&next("who: cert RULE, token CLAIM=VALUE, address IP[/BITS], or anybody,")?);
+    let kind = text(&next(&format!("who: {SUBJECTS},"))?);
     let who = match kind.as_str() {
-        "cert" | "token" | "address" => String::from_utf8(next(&format!("which {kind},"))?)
-            .map_err(|_| "who somebody is is said in UTF-8".to_owned())?,
+        "cert" | "token" | "address" | "user" => {
+            String::from_utf8(next(&format!("which {kind},"))?)
+                .map_err(|_| "who somebody is is said in UTF-8".to_owned())?
+        }
         _ => String::new(),
     };
     let subject = Subject::parse(&kind, &who)?;
@@ -393,6 +415,8 @@ mod tests {
             "writer cert S.O=Shop,S.CN>till- tenant shop",
             "writer address 10.0.0.0/8 series",
             "reader token sub=till,aud=plinth prefix shop/",
+            "operator user postgres all",
+            "writer user 1000 prefix shop/",
         ] {
             let grant = grant(text).unwrap();
             assert_eq!(grant.to_string(), text);
@@ -424,6 +448,10 @@ mod tests {
             ("reader address shop", "no address"),
             ("reader token till", "says nothing of a token"),
             ("reader token sub=till,", "says nothing of a token"),
+            ("reader user", "is missing"),
+            ("reader user a:b", "no user"),
+            ("reader user 007", "no user"),
+            ("reader user 4294967295", "no user"),
             ("reader anybody prefix", "is missing"),
             ("reader anybody range b a", "is empty"),
             ("reader anybody everything", "no part"),
