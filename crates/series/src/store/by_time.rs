@@ -2,7 +2,10 @@
 //!
 //! Each row is keyed by its first time when it was made, and holds what lies between that and the
 //! next one's key. What comes goes into the row before it; one that gets too large becomes several.
-//! So a writer reads two rows and writes one, wherever in time that is.
+//! So a writer reads two rows and writes one, wherever in time that is. Where both have little they
+//! become one: what comes newest first, each time before all that there is, would leave a row each
+//! time, and deletes leave small ones. So points may go to a row with an earlier key, never to one
+//! with a later key than their time.
 
 use super::keys::{Id, Keys};
 use crate::error::Result;
@@ -18,6 +21,9 @@ pub(super) trait ByTime {
     /// What a row that is read counts as, however little it has: where the database is elsewhere
     /// that is what takes time.
     const VISIT: usize;
+    /// How much two rows that lie beside each other may have for them to become one, counted as
+    /// they are; 0 where rows stay.
+    const JOINED: usize;
 
     /// What the keys of a series' rows begin with.
     fn all(&self, keys: &Keys, id: Id) -> Vec<u8>;
@@ -60,10 +66,11 @@ pub(super) async fn merge<R: ByTime>(
         let (before, next) = (one(&all, &after, true), one(&after, &end, false));
         let before =
             before.await?.rows.iter().next().map(|(key, row)| (key.to_vec(), row.to_vec()));
-        let bound = match next.await?.rows.iter().next() {
-            Some((_, row)) => of.decode(row)?.first().map(|(time, _)| *time),
+        let next = match next.await?.rows.iter().next() {
+            Some((key, row)) => Some((key.to_vec(), of.decode(row)?)),
             None => None,
         };
+        let bound = next.as_ref().and_then(|(_, row)| row.first()).map(|(time, _)| *time);
         let mut merged = BTreeMap::new();
         if let Some((key, row)) = &before {
             merged.extend(of.decode(row)?);
@@ -80,6 +87,14 @@ pub(super) async fn merge<R: ByTime>(
             }
             room = room.saturating_sub(R::weight(value));
             merged.insert(*time, value.clone());
+        }
+        if let Some((key, row)) = next {
+            let more: usize = row.iter().map(|(_, value)| R::weight(value)).sum();
+            if merged.values().map(R::weight).sum::<usize>() + more <= R::JOINED {
+                tr.clear(key);
+                merged.extend(row);
+                room = room.saturating_sub(more);
+            }
         }
         for (first, row) in of.encode(merged.into_iter().collect(), bound.is_none()) {
             tr.set(of.row(keys, id, first), row);

@@ -10,9 +10,10 @@
 //! the next piece of the tree, and within it: how far that is known is said by [`Late::known_of`].
 //! Those that are in the owner's memory lie over those of the leaves.
 //!
-//! Leaves are rewritten while a query reads. What belongs to a leaf never goes to one with a later
-//! key than its own time, so pages that go on behind the last key miss nothing that was there when
-//! the query began; what comes again, in a leaf that was divided, is left out.
+//! Leaves are rewritten while a query reads: divided, and joined where they have little. What is at
+//! a time lies in the last leaf whose key is no later, always. So a page begins with the leaf that
+//! has what lies right behind all that is known, and misses nothing that was there when the query
+//! began, whatever has become of the leaves meanwhile; what comes again is left out.
 
 use super::nodes::Reader;
 use crate::codec;
@@ -22,8 +23,8 @@ use crate::value::{Point, Points};
 use plinth_client::{KeySelector, RangeOptions, StreamingMode};
 use std::ops::Range;
 
-/// Leaves of a page.
-const LEAVES: usize = 4;
+/// Leaves of a page, of which the first may be known.
+const LEAVES: usize = 5;
 
 /// Late points, in the direction of the query.
 pub(super) struct Late {
@@ -209,15 +210,19 @@ impl Late {
         let is_within =
             |time: i64| if is_backward { time > self.span.first } else { time < self.span.last };
         if let Some(key) = last_key.filter(|_| are_more && edge.is_none_or(is_within)) {
-            self.unread = Some(match is_backward {
-                false => (KeySelector::first_greater_than(key), unread.1),
-                true => (unread.0, KeySelector::first_greater_or_equal(key)),
-            });
             self.reach = match (self.reach, edge, is_backward) {
                 (Some(reach), Some(edge), false) => Some(reach.max(edge)),
                 (Some(reach), Some(edge), true) => Some(reach.min(edge)),
                 (reach, edge, _) => edge.or(reach),
             };
+            self.unread = Some(match (is_backward, self.reach) {
+                (false, Some(reach)) => {
+                    let behind = reader.keys.side(reader.id, reach.saturating_add(1));
+                    (KeySelector::last_less_or_equal(behind), unread.1)
+                }
+                (false, None) => (KeySelector::first_greater_than(key), unread.1),
+                (true, _) => (unread.0, KeySelector::first_greater_or_equal(key)),
+            });
         }
         Ok(found)
     }

@@ -23,6 +23,7 @@ const _: () = assert!(MAX_RECORD_BYTES + 64 < plinth_types::limits::VALUE_SIZE);
 impl ByTime for Kind {
     type Value = Bytes;
     const VISIT: usize = 512;
+    const JOINED: usize = 0;
 
     fn all(&self, keys: &Keys, id: Id) -> Vec<u8> {
         keys.records(*self, id)

@@ -19,6 +19,8 @@ pub(super) struct LatePoints;
 impl ByTime for LatePoints {
     type Value = Value;
     const VISIT: usize = 512;
+    /// A quarter less than a leaf: some more have room then before it becomes two again.
+    const JOINED: usize = LEAF_POINTS / 4 * 3;
 
     fn all(&self, keys: &Keys, id: Id) -> Vec<u8> {
         keys.sides(id)
