@@ -494,6 +494,25 @@ fn a_range_over_a_tenant_waits_for_it_and_operators_are_nothing_to_it() {
     assert!(bytes() - before < 2 * 100_000 * SECONDS, "it paid for the operator");
 }
 
+/// Whoever asked for those had all of a tenant's keys read for nothing.
+#[test]
+fn keys_that_cut_a_range_are_read() {
+    let world = World::new(EngineKind::Memory);
+    world.write(|tr| {
+        (0..100_u8)
+            .for_each(|row| tr.set([&b"m"[..], &[b'm'; 90], &[row]].concat(), vec![1; 1000]));
+    });
+    let user = world.user("user");
+    world.set(&[format!("address {} read=1kB/s", user.address)]);
+    let cut = || user.db.create_transaction().split_points("m", "n", 1_000);
+    let points: usize = world.sim.run_until(cut()).unwrap().iter().map(|key| key.len()).sum();
+    assert!(points > 2_000, "{points}");
+    let told = world.budget(&format!("address {}", user.address))["read"]["bytes"].as_u64();
+    assert!(told > Some(2_000), "{told:?}");
+    let waits = world.sim.run_until_within(Duration::from_millis(500), cut());
+    assert!(waits.is_none(), "it is over");
+}
+
 /// Such a request waited for the tenant's budget first.
 #[test]
 fn who_may_not_read_a_tenant_is_told_so_at_once() {

@@ -107,6 +107,9 @@ fn refuses(coverage: &Coverage, request: &Request) -> bool {
         Request::GetKey { space, selector, .. } => refuses_selector(coverage, *space, selector),
         Request::GetRange { space, read, .. } => refuses_range(coverage, *space, read),
         Request::InSnapshot { read, .. } => refuses(coverage, read),
+        Request::SplitPoints { range, .. } => {
+            coverage.check_range(&range.begin, &range.end).is_err()
+        }
         Request::Commit(commit) => coverage.check_commit(commit).is_err(),
         Request::Changes(_) => !coverage.is_operator(),
         _ => false,

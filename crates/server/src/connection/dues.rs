@@ -29,7 +29,7 @@ use plinth_types::quotas::Of;
 use plinth_types::{
     Bytes, Changes, CommitReply, CommitRequest, Error, KeyList, RangeResult, Result,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
@@ -43,6 +43,8 @@ const MOST_HELD: usize = 16 << 20;
 const MOST_HELD_BY_ALL: usize = 64 << 20;
 /// Of which each connection may have so many whatever the others have.
 const OWN: usize = 64 << 10;
+/// Lines of a connection, before it isn't read either: each is looked at in each of its turns.
+const MOST_LINES: usize = 256;
 
 /// See the module.
 #[derive(Default)]
@@ -93,6 +95,11 @@ impl Held {
 }
 
 impl Line {
+    /// When its next one may go; `None` for now.
+    fn waits_until(&self, now: Duration) -> Option<Duration> {
+        self.dues.wait(self.of, now).map(|wait| now.saturating_add(wait))
+    }
+
     fn pop(&mut self) -> Option<Held> {
         let held = self.waiting.pop_front()?;
         self.dues.end_waiting(self.of, held.bytes());
@@ -123,7 +130,7 @@ impl Keeping {
             let [own, all] = line.dues.held();
             own > MOST_HELD || all > MOST_HELD_BY_ALL
         };
-        self.held > OWN && self.lines.iter().any(is_full)
+        self.lines.len() >= MOST_LINES || self.held > OWN && self.lines.iter().any(is_full)
     }
 
     /// None of them is wanted any more.
@@ -140,7 +147,9 @@ impl Keeping {
         self.held += held.bytes();
         match self.lines.iter_mut().find(|line| line.of == of && line.dues.is_same(&dues)) {
             Some(line) => line.waiting.push_back(held),
-            None => self.lines.push(Line { of, dues, waiting: VecDeque::from([held]) }),
+            None => {
+                self.lines.push(Line { of, dues, waiting: VecDeque::from([held]) });
+            }
         }
     }
 }
@@ -152,6 +161,7 @@ fn moves(request: &Request) -> Option<Of> {
         | Request::GetNewest { .. }
         | Request::GetKey { .. }
         | Request::GetRange { .. }
+        | Request::SplitPoints { .. }
         | Request::Changes(_) => Some(Of::Read),
         Request::InSnapshot { read, .. } => moves(read),
         Request::Commit(commit) if !commit.mutations.is_empty() => Some(Of::Write),
@@ -167,6 +177,7 @@ fn name(request: &Request, met: &mut Met<'_, Arc<Budget>>) {
         }
         Request::GetKey { selector, .. } => met.selector(selector),
         Request::GetRange { read, .. } => met.read(read),
+        Request::SplitPoints { range, .. } => met.range(&range.begin, &range.end, false),
         Request::InSnapshot { read, .. } => name(read, met),
         Request::Commit(commit) => {
             commit.mutations.iter().for_each(|mutation| met.key(mutation.param1));
@@ -303,34 +314,44 @@ impl Connection {
             self.access.dues.give_up();
             return false;
         }
-        // What is under way when the server stops is answered.
-        let is_stopping = self.shared.is_stopping();
-        let (mut moved, mut soonest) = (false, None);
         let mut lines = std::mem::take(&mut self.access.dues.lines);
-        for line in &mut lines {
-            while self.has_room() {
-                let now = self.shared.env.now();
-                if let Some(wait) = line.dues.wait(line.of, now).filter(|_| !is_stopping) {
-                    let at = now.saturating_add(wait);
-                    soonest = Some(soonest.map_or(at, |known: Duration| known.min(at)));
-                    break;
-                }
-                let Some(held) = line.pop() else { break };
-                self.access.dues.held -= held.bytes();
-                self.carry_out_held(line.dues.clone(), held);
-                moved = true;
-            }
+        let mut moved = false;
+        while self.serve_each_once(&mut lines) {
+            moved = true;
         }
+        // Where there wasn't room for all, the next turn begins with others.
+        let len = lines.len();
+        lines.rotate_left(usize::from(moved && len > 1));
         lines.retain(|line| !line.waiting.is_empty());
+        let now = self.shared.env.now();
+        let mut soonest = lines.iter().filter_map(|line| line.waits_until(now)).min();
         self.access.dues.lines = lines;
         match self.access.dues.waits() {
             true => {
-                let again = self.tell_of_waiting(self.shared.env.now());
+                let again = self.tell_of_waiting(now);
                 soonest = soonest.into_iter().chain(again).min();
             }
             false => self.access.dues.told = None,
         }
         self.set_alarm(soonest, context);
+        moved
+    }
+
+    /// Carries out the first of each line that needs to wait no longer; says whether there was one.
+    fn serve_each_once(&mut self, lines: &mut [Line]) -> bool {
+        // What is under way when the server stops is answered.
+        let is_stopping = self.shared.is_stopping();
+        let mut moved = false;
+        for line in lines {
+            let now = self.shared.env.now();
+            if !self.has_room() || !is_stopping && line.waits_until(now).is_some() {
+                continue;
+            }
+            let Some(held) = line.pop() else { continue };
+            self.access.dues.held -= held.bytes();
+            self.carry_out_held(line.dues.clone(), held);
+            moved = true;
+        }
         moved
     }
 
@@ -379,8 +400,13 @@ impl Connection {
         let counted = self.dues(&none).enter(Of::Connections, true);
         self.access.dues.counted = counted.unwrap_or_default();
         let mut watches = std::mem::take(&mut self.watches);
+        let tokens = watches.tokens();
+        // Of more than are remembered each would be found out anew for every watch.
+        let known: BTreeMap<_, _> =
+            tokens.into_iter().map(|token| (token.clone(), self.dues(&token))).collect();
         for watch in watches.iter_mut() {
-            let dues = self.dues(&watch.token).naming(|met| met.key(&watch.key));
+            let Some(dues) = known.get(&watch.token) else { continue };
+            let dues = dues.naming(|met| met.key(&watch.key));
             watch.counted = dues.enter(Of::Watches, true).unwrap_or_default();
         }
         self.watches = watches;
@@ -498,6 +524,14 @@ impl Connection {
         dues.follow(&self.shared.env, answer, |dues, now, result: &RangeResult| {
             let rows = result.rows.iter().map(|(key, value)| (key, key.len() + value.len()));
             dues.charge(Of::Read, now, rows)
+        })
+    }
+
+    /// Charges the keys that cut a range into pieces.
+    pub(super) fn charge_points(&self, answer: Reply<Vec<Bytes>>) -> Reply<Vec<Bytes>> {
+        let Some(dues) = &self.access.dues.current else { return answer };
+        dues.follow(&self.shared.env, answer, |dues, now, points: &Vec<Bytes>| {
+            dues.charge(Of::Read, now, points.iter().map(|point| (&point[..], point.len())))
         })
     }
 

@@ -349,6 +349,7 @@ impl Connection {
         } else {
             self.shared.turns.heavy.submit(self.number, move || endpoint.split_points(range, chunk))
         };
+        let answer = self.charge_points(answer);
         self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, points: &Vec<Bytes>| {
             reply::put_list(out, id, Kind::SplitPointsReply, &guard::points(points, memory::LIST));
         });

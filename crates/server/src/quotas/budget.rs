@@ -43,6 +43,9 @@ struct State {
     held: usize,
     /// How large a reply is, usually.
     usual: u64,
+    /// Requests of HTTP that wait.
+    #[cfg(feature = "series")]
+    places: u64,
 }
 
 /// Bytes that were read, or written.
@@ -79,7 +82,14 @@ impl Moved {
 impl Budget {
     pub(super) fn new(whose: String, bounds: &Bounds, now: Duration) -> Arc<Self> {
         let moved = Default::default();
-        let state = State { bounds: Bounds::default(), moved, held: 0, usual: 0 };
+        let state = State {
+            bounds: Bounds::default(),
+            moved,
+            held: 0,
+            usual: 0,
+            #[cfg(feature = "series")]
+            places: 0,
+        };
         let budget = Self { whose, state: Mutex::new(state), counts: Default::default() };
         budget.set(bounds, now);
         Arc::new(budget)
@@ -334,7 +344,8 @@ impl Dues {
                 None => {
                     let bound = budget.lock().bounds.get(of).unwrap_or_default();
                     let name = of.name();
-                    return Err(format!("the quota of {} is {name}={bound}", budget.whose));
+                    // Not whose: it may be a rule, or name others.
+                    return Err(format!("a quota that is yours, too, is {name}={bound}"));
                 }
             }
         }
@@ -368,6 +379,24 @@ impl Dues {
             state.held -= bytes;
             state.moved[of as usize].waiting -= 1;
         }
+    }
+
+    /// Takes a place among those of HTTP who wait for the same: whether there is one, of so many
+    /// for each quota.
+    #[cfg(feature = "series")]
+    pub(crate) fn take_place(&self, most: u64) -> bool {
+        self.all().for_each(|budget| budget.lock().places += 1);
+        let is_there = self.all().all(|budget| budget.lock().places <= most);
+        if !is_there {
+            self.leave_place();
+        }
+        is_there
+    }
+
+    /// Gives it back.
+    #[cfg(feature = "series")]
+    pub(crate) fn leave_place(&self) {
+        self.all().for_each(|budget| budget.lock().places -= 1);
     }
 
     /// Bytes of the requests that wait for what this has to keep to, and of all that wait.
@@ -512,7 +541,10 @@ mod tests {
             [2, 10].map(|most| Budget::new(most.to_string(), &bounds(Of::Watches, most), now));
         let dues = dues(&[&wide, &tight], &[]);
         let mut held: Vec<_> = (0..2).map(|_| dues.enter(Of::Watches, false).unwrap()).collect();
-        assert_eq!(dues.enter(Of::Watches, false).unwrap_err(), "the quota of 2 is watches=2");
+        assert_eq!(
+            dues.enter(Of::Watches, false).unwrap_err(),
+            "a quota that is yours, too, is watches=2"
+        );
         let count = |budget: &Budget| budget.count(Of::Watches).load(Ordering::Relaxed);
         assert_eq!([count(&wide), count(&tight)], [2, 2], "what is refused is counted nowhere");
         held.push(dues.enter(Of::Watches, true).unwrap());
@@ -522,6 +554,23 @@ mod tests {
         tight.set(&Bounds::default(), now);
         drop(held);
         assert!(tight.is_rested(now) && wide.is_rested(now));
+    }
+
+    /// One's requests once took all places there were.
+    #[cfg(feature = "series")]
+    #[test]
+    fn who_takes_all_places_of_his_quota_takes_none_of_others() {
+        let [all, one, other] = ["all", "one", "other"]
+            .map(|whose| Budget::new(whose.to_owned(), &Bounds::default(), Duration::ZERO));
+        let [both, one, other] =
+            [dues(&[&all, &one], &[]), dues(&[&one], &[]), dues(&[&other], &[])];
+        assert!(one.take_place(2) && both.take_place(2));
+        assert!(!both.take_place(2) && !one.take_place(2) && other.take_place(2));
+        assert_eq!(all.lock().places, 1, "what isn't there is taken of nobody");
+        both.leave_place();
+        assert!(one.take_place(2));
+        [&one, &one, &other].iter().for_each(|dues| dues.leave_place());
+        assert_eq!(all.lock().places, 0);
     }
 
     #[test]

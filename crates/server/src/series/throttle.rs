@@ -2,9 +2,9 @@
 //! read.
 //!
 //! Whoever is over waits before his next request is looked at, or before more of his lines are
-//! received. Of HTTP there are few connections, and others need them: so few requests wait, and not
-//! for long, and what would wait for longer is told to come again. Datagrams can't wait, and are
-//! nobody's in particular.
+//! received. Of HTTP there are few connections, and others need them: so few requests wait, fewer
+//! of them for one quota, and not for long, and what would wait for longer is told to come again.
+//! Datagrams can't wait, and are nobody's in particular.
 
 use crate::door::Doors;
 use crate::events::Bursts;
@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Requests of HTTP that wait at a time, and for how long one does.
+/// Requests of HTTP that wait at a time, those for one quota, and for how long one does.
 const WAITING: usize = 64;
+const WAITING_FOR_ONE: u64 = 16;
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// What the doors of series know of quotas.
@@ -70,12 +71,28 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A place among those of HTTP who wait.
-struct Place<'a>(&'a AtomicUsize);
+/// A place among those of HTTP who wait, and among those who wait for the same.
+struct Place<'a> {
+    taken: &'a AtomicUsize,
+    dues: &'a Dues,
+}
+
+impl<'a> Place<'a> {
+    /// One, if there are any left.
+    fn take(payer: &'a Payer, throttle: &'a Throttle) -> Option<Self> {
+        if !payer.dues.take_place(WAITING_FOR_ONE) {
+            return None;
+        }
+        let before = throttle.waiting.fetch_add(1, Ordering::Relaxed);
+        let place = Self { taken: &throttle.waiting, dues: &payer.dues };
+        (before < WAITING).then_some(place)
+    }
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.dues.leave_place();
+        self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -124,11 +141,7 @@ impl Throttle {
             return true;
         }
         let _waiting = Waiting::begin(payer, self);
-        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _place = Place(&self.waiting);
-        if before >= WAITING {
-            return false;
-        }
+        let Some(_place) = Place::take(payer, self) else { return false };
         let until = self.env.now().saturating_add(LONGEST);
         while let Some(owes) = payer.owes() {
             let now = self.env.now();
