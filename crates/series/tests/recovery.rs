@@ -199,3 +199,57 @@ fn a_batch_that_is_damaged_is_an_error_wherever_it_is() {
     let series = block_on(store.existing(&name(3))).unwrap().unwrap();
     assert_eq!(points(&series), all[3]);
 }
+
+/// So many series that two tasks look them up, of which some have leaves, one was deleted, and one
+/// can't be read: each has its own points afterwards.
+#[test]
+fn each_of_very_many_series_has_its_own_points_again() {
+    for with_leaves in [false, true] {
+        let db = Local::in_memory().unwrap().into_database();
+        let store = block_on(SeriesStore::open_with(&db, settings(1 << 20))).unwrap();
+        let count = 5000;
+        let names: Vec<String> = (0..count).map(|at| format!("many at={at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let series = block_on(store.all_series(&names)).unwrap();
+        for time in 0..3 {
+            // Not in the order of their numbers.
+            for at in (0..count).rev() {
+                let points = if with_leaves && at % 1000 == 999 { LEAF as i64 } else { 1 };
+                for more in 0..points {
+                    series[at].append(1000 * time + more, at as i64).unwrap();
+                }
+            }
+            block_on(store.sync()).unwrap();
+        }
+        block_on(store.delete(&series[7])).unwrap();
+        drop((store, series));
+        let damaged = rows(&db, 4).into_iter().find(|(_, name)| *name == b"many at=4321").unwrap();
+        set(&db, &damaged.0, b"\xff");
+        let store = block_on(SeriesStore::open_with(&db, settings(1600))).unwrap();
+        assert_eq!(store.damaged().len(), 1, "{:?}", store.damaged());
+        for (at, name) in names.iter().enumerate() {
+            if at == 4321 {
+                continue;
+            }
+            let found = block_on(store.existing(name)).unwrap();
+            assert_eq!(found.is_some(), at != 7, "{name}");
+            let points = found.map_or(Points::new(), |series| points(&series));
+            let many = with_leaves && at % 1000 == 999;
+            let each = if at == 7 {
+                0
+            } else if many {
+                LEAF
+            } else {
+                1
+            };
+            assert_eq!(points.len(), 3 * each, "{name}");
+            assert!(points.values().all(|value| *value == Value::Integer(at as i64)), "{name}");
+        }
+        set(&db, &damaged.0, &damaged.1);
+        drop(store);
+        let store = block_on(SeriesStore::open_with(&db, settings(1 << 20))).unwrap();
+        block_on(store.check_invariants()).unwrap();
+        let back = block_on(store.existing(names[4321])).unwrap().unwrap();
+        assert_eq!(points(&back).len(), 3);
+    }
+}

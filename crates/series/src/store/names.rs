@@ -13,9 +13,9 @@ use super::{Cell, Part, Series, Shared, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
-use plinth_client::Transaction;
+use plinth_client::{RangeOptions, Transaction};
 use plinth_env::sync::all;
-use plinth_types::{Bytes, MutationType};
+use plinth_types::{Bytes, MutationType, strinc};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 
 /// Names in one transaction, at most; and bytes of what they write, about. A transaction counts
 /// keys several times, and has to stay below its limit.
-const NAMES_AT_ONCE: usize = 500;
+pub(super) const NAMES_AT_ONCE: usize = 500;
 /// Trees that are read beside each other: one after the other takes minutes for many series where
 /// the database is elsewhere.
 const TREES_AT_ONCE: usize = 64;
@@ -298,6 +298,7 @@ async fn try_stored(
     for (id, row) in ids.iter().zip(rows) {
         names.push((*id, row.await?.map(|row| name_in(*id, &row)).transpose()));
     }
+    let have_twigs = ids.len() == 1 || has_any_twig(tr, keys, ids).await?;
     let open = async |id: Id, name: Result<Option<Name>>| {
         let name = match name {
             Ok(Some(name)) => name,
@@ -305,7 +306,10 @@ async fn try_stored(
             Err(why) => return Ok(Err((Whose::Number(id), why))),
         };
         let named = tr.snapshot().get(keys.name(name.as_str()));
-        let trunk = Trunk::open(&Through { tr, keys, id }).await;
+        let trunk = match have_twigs {
+            true => Trunk::open(&Through { tr, keys, id }).await,
+            false => Trunk::of(&[]),
+        };
         // One that can't be read is found by whoever looks the name up.
         if let Ok(named) = number(named.await?)
             && named != Some(id)
@@ -329,6 +333,17 @@ async fn try_stored(
         }
     }
     Ok(found)
+}
+
+/// Whether any series has a twig whose number is among these, or between two of them: where many
+/// are young none has, and nobody has to ask for those of each.
+async fn has_any_twig(tr: &Transaction, keys: &Keys, ids: &[Id]) -> plinth_types::Result<bool> {
+    let (Some(least), Some(greatest)) = (ids.iter().min(), ids.iter().max()) else {
+        return Ok(false);
+    };
+    let end = strinc(&keys.twigs(*greatest, None)).unwrap_or_else(|| Bytes::from_static(b"\xff"));
+    let range = RangeOptions::from(Bytes::from(keys.twigs(*least, None))..end).limit(1);
+    Ok(!tr.snapshot().get_range(range).await?.rows.is_empty())
 }
 
 /// That the row of a series has a name which is not its own: as whose its points would be known,

@@ -35,6 +35,9 @@ const WINDOW_PART: usize = 16;
 /// And no more than so many.
 const WINDOW_MOST: usize = 16 << 20;
 
+/// Series of which another task loads half.
+const MANY: usize = 4 * names::NAMES_AT_ONCE;
+
 /// Numbers of series that lie together: neighbours have most of a batch's points.
 const PAGE: u64 = 256;
 
@@ -160,17 +163,22 @@ impl Ahead {
         Ok((!window.batches.is_empty()).then_some(window))
     }
 
-    /// What there is of some series.
-    async fn load(&self, ids: Vec<Id>) -> Result<impl Iterator<Item = (Id, Slot)> + use<>> {
-        let loaded = names::load(&self.shared, &ids).await?;
-        Ok(ids.into_iter().zip(loaded).map(|(id, loaded)| {
-            let slot = match loaded {
-                Ok(Some(cell)) => Slot::There(cell),
-                Ok(None) => Slot::Gone,
-                Err((whose, why)) => Slot::Unreadable(whose, why),
-            };
-            (id, slot)
-        }))
+    /// What there is of some series; where they are many, another task has half of the work.
+    async fn load(&self, mut ids: Vec<Id>) -> Result<Vec<(Id, Slot)>> {
+        let rest = if ids.len() > MANY { ids.split_off(ids.len() / 2) } else { Vec::new() };
+        if rest.is_empty() {
+            return load(&self.shared, ids).await;
+        }
+        let (promise, reply) = promise();
+        let shared = self.shared.clone();
+        let env = shared.database.endpoint().env().clone();
+        let task = env.spawn("plinth-series-names", async move {
+            promise.send(Ok(load(&shared, rest).await));
+        });
+        drop(task);
+        let mut all = load(&self.shared, ids).await?;
+        all.extend(reply.await??);
+        Ok(all)
     }
 
     /// The next batches. They may be read at several versions: for an owner nobody else writes any
@@ -182,6 +190,16 @@ impl Ahead {
             |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
         retry::transact(&self.shared.database, rows).await
     }
+}
+
+async fn load(shared: &Arc<Shared>, ids: Vec<Id>) -> Result<Vec<(Id, Slot)>> {
+    let loaded = names::load(shared, &ids).await?;
+    let slot = |loaded| match loaded {
+        Ok(Some(cell)) => Slot::There(cell),
+        Ok(None) => Slot::Gone,
+        Err((whose, why)) => Slot::Unreadable(whose, why),
+    };
+    Ok(ids.into_iter().zip(loaded.into_iter().map(slot)).collect())
 }
 
 /// The places of series among all that were found, by their numbers.

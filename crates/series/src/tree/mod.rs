@@ -102,21 +102,25 @@ pub struct Trunk {
 }
 
 impl Trunk {
-    /// What the twigs of a tree say.
+    /// What is known of a tree.
     pub async fn open(nodes: &impl Nodes) -> Result<Self> {
-        let twigs = nodes.twigs(None).await?;
+        Self::of(&nodes.twigs(None).await?)
+    }
+
+    /// What the twigs of a tree say, all of them in their order.
+    pub(crate) fn of(twigs: &[Twig]) -> Result<Self> {
         let covered = |twig: &Twig| {
             let width = FANOUT.checked_pow(u32::from(twig.address.level));
             width.and_then(|width| width.checked_mul(twig.address.index.checked_add(1)?))
         };
         let mut trunk = Self::default();
-        for twig in &twigs {
+        for twig in twigs {
             let leaves = covered(twig)
                 .ok_or_else(|| Error::damaged("a twig", "an index beyond all leaves"))?;
             trunk.leaves = trunk.leaves.max(leaves);
             trunk.last = trunk.last.max(Some(twig.summary.last.time));
         }
-        trunk.check(&twigs)?;
+        trunk.check(twigs)?;
         Ok(trunk)
     }
 
