@@ -49,20 +49,22 @@ impl Series {
             false => parts,
         };
         let mut sum: Option<Summary> = None;
-        let mut add = |piece: Piece| {
-            let summary = match piece {
-                Piece::Whole(summary) => Some(summary),
-                Piece::Points(points) => Summary::of(&points),
-            };
-            match (&mut sum, summary) {
-                (Some(sum), Some(summary)) => sum.add(&summary),
-                (sum, summary) => *sum = sum.or(summary),
-            }
+        let mut add = |summary: &Summary| match &mut sum {
+            Some(sum) => sum.add(summary),
+            None => sum = Some(*summary),
         };
         while let Some(part) = parts.next(|_| true).await? {
             match part {
-                Read::Piece(piece) => add(piece),
-                Read::Bucket(bucket) => bucket.pieces().for_each(&mut add),
+                Read::Piece(Piece::Whole(summary)) => add(&summary),
+                Read::Piece(Piece::Points(points)) => {
+                    Summary::of(&points).as_ref().into_iter().for_each(&mut add);
+                }
+                Read::Buckets(buckets) => {
+                    for bucket in &buckets {
+                        let (at, rest) = bucket.summaries();
+                        at.as_ref().into_iter().chain(rest).for_each(&mut add);
+                    }
+                }
             }
         }
         Ok(sum)
@@ -173,7 +175,7 @@ impl PointStream {
 impl GroupStream {
     /// How many points it holds that have not been looked at.
     pub(crate) fn points_held(&self) -> usize {
-        self.parts.points_held()
+        self.parts.points_held() + self.groups.held()
     }
 
     /// The next bucket that has points: its first nanosecond, or its last if the stream goes
@@ -182,6 +184,7 @@ impl GroupStream {
     /// # Errors
     /// As [`Series::scan`].
     pub async fn next(&mut self) -> Result<Option<(i64, Summary)>> {
+        let is_backward = self.groups.is_backward();
         loop {
             if let Some(bucket) = self.groups.next_done() {
                 return Ok(Some(bucket));
@@ -189,12 +192,16 @@ impl GroupStream {
             let groups = &self.groups;
             match self.parts.next(|summary| groups.is_whole(summary)).await? {
                 Some(Read::Piece(piece)) => self.groups.add(piece),
-                Some(Read::Bucket(bucket)) => {
-                    let mut pieces: Vec<Piece> = bucket.pieces().collect();
-                    if self.groups.is_backward() {
-                        pieces.reverse();
+                Some(Read::Buckets(buckets)) => {
+                    for bucket in &buckets {
+                        let (at, rest) = bucket.summaries();
+                        let mut both = [at.as_ref(), rest];
+                        if is_backward {
+                            both.reverse();
+                        }
+                        let both = both.into_iter().flatten();
+                        both.for_each(|summary| self.groups.add_whole(summary));
                     }
-                    pieces.into_iter().for_each(|piece| self.groups.add(piece));
                 }
                 None => return Ok(self.groups.finish()),
             }

@@ -39,8 +39,8 @@ const STRETCHES: usize = 32;
 pub(crate) enum Read {
     /// Points, or a summary of them.
     Piece(Piece),
-    /// A whole bucket.
-    Bucket(Bucket),
+    /// Whole buckets, in the direction of the query: one at least, and a few thousand at most.
+    Buckets(Vec<Bucket>),
 }
 
 /// Whether buckets of some length answer what is asked.
@@ -140,8 +140,7 @@ impl Parts {
     pub(super) fn points_held(&self) -> usize {
         match &self.now {
             Now::Points(merged) => merged.points_held(),
-            Now::Rows(rows) => rows.buckets.len(),
-            Now::Nothing => 0,
+            Now::Rows(_) | Now::Nothing => 0,
         }
     }
 
@@ -150,7 +149,7 @@ impl Parts {
         loop {
             let part = match &mut self.now {
                 Now::Points(merged) => merged.next(&whole).await?.map(Read::Piece),
-                Now::Rows(rows) => rows.next().await?.map(Read::Bucket),
+                Now::Rows(rows) => rows.next().await?.map(Read::Buckets),
                 Now::Nothing => None,
             };
             if part.is_some() {
@@ -349,7 +348,6 @@ struct Rows {
     /// What is left: from the first bucket that begins here, up to here.
     begin: i64,
     end: i64,
-    buckets: VecDeque<Bucket>,
     is_end: bool,
 }
 
@@ -357,22 +355,25 @@ impl Rows {
     fn new(series: &Series, of: &Buckets, (begin, end): (i64, i64), direction: Direction) -> Self {
         let shared = &series.shared;
         let reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
-        let buckets = VecDeque::new();
-        Self { reader, rule: of.rule, direction, begin, end, buckets, is_end: false }
+        Self { reader, rule: of.rule, direction, begin, end, is_end: false }
     }
 
-    async fn next(&mut self) -> Result<Option<Bucket>> {
-        while self.buckets.is_empty() && !self.is_end {
-            self.read().await?;
+    /// Those of the next rows that have any.
+    async fn next(&mut self) -> Result<Option<Vec<Bucket>>> {
+        while !self.is_end {
+            let mut buckets = self.read().await?;
+            if self.direction == Direction::Backward {
+                buckets.reverse();
+            }
+            if !buckets.is_empty() {
+                return Ok(Some(buckets));
+            }
         }
-        Ok(match self.direction {
-            Direction::Forward => self.buckets.pop_front(),
-            Direction::Backward => self.buckets.pop_back(),
-        })
+        Ok(None)
     }
 
     /// Reads the next rows. What was given is told by time, since rows are divided meanwhile.
-    async fn read(&mut self) -> Result<()> {
+    async fn read(&mut self) -> Result<Vec<Bucket>> {
         let keys: &Keys = &self.reader.keys;
         let (of_series, id) = (keys.rolled(self.rule, self.reader.id), self.reader.id);
         let row = |begin: i64| keys.rolled_row(self.rule, id, begin);
@@ -407,16 +408,14 @@ impl Rows {
             _ => self.is_end = true,
         }
         self.is_end |= self.begin >= self.end;
-        self.buckets = found.into();
-        Ok(())
+        Ok(found)
     }
 }
 
 impl Bucket {
-    /// What is known of its points: those at its beginning and behind it.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> {
-        let at = self.at.map(|value| Point { time: self.begin, value });
-        let at = at.map(|point| Piece::Whole(Summary::from(point)));
-        at.into_iter().chain(self.rest.map(|rest| Piece::Whole(rest.summary)))
+    /// What is known of its points: of the one at its beginning, and of those behind it.
+    pub(super) fn summaries(&self) -> (Option<Summary>, Option<&Summary>) {
+        let at = self.at.map(|value| Summary::from(Point { time: self.begin, value }));
+        (at, self.rest.as_ref().map(|rest| &rest.summary))
     }
 }

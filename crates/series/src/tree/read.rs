@@ -310,7 +310,7 @@ impl Groups {
     /// Adds what comes next. A whole piece has to be of one bucket.
     pub fn add(&mut self, piece: Piece) {
         match (piece, self.direction) {
-            (Piece::Whole(summary), _) => self.add_summary(&summary),
+            (Piece::Whole(summary), _) => self.add_whole(&summary),
             (Piece::Points(points), Direction::Forward) => {
                 let mut begin = 0;
                 while begin < points.len() {
@@ -335,11 +335,12 @@ impl Groups {
     /// Adds points that come next, all of one bucket.
     fn add_places(&mut self, points: &Points, places: Range<usize>) {
         if let Some(summary) = Summary::of_places(points, places) {
-            self.add_summary(&summary);
+            self.add_whole(&summary);
         }
     }
 
-    fn add_summary(&mut self, summary: &Summary) {
+    /// Adds the summary of what comes next, all of one bucket.
+    pub(crate) fn add_whole(&mut self, summary: &Summary) {
         match &mut self.open {
             Some(open) if open.first <= summary.first.time && summary.last.time <= open.last => {
                 if self.direction == Direction::Forward {
@@ -355,6 +356,11 @@ impl Groups {
                 self.done.extend(full.map(|bucket| bucket.named(self.direction)));
             }
         }
+    }
+
+    /// How many buckets wait to be asked for.
+    pub(crate) fn held(&self) -> usize {
+        self.done.len()
     }
 
     /// The next bucket to which nothing can be added any more: its time, and what is in it.

@@ -261,7 +261,9 @@ impl Samples for Points {
                 digests.extend(points.iter().map(|point| Digest::from(sample(point))));
             }
             Read::Piece(Piece::Whole(_)) => {}
-            Read::Bucket(bucket) => bucket.put_digests(digests),
+            Read::Buckets(buckets) => {
+                buckets.iter().for_each(|bucket| bucket.put_digests(digests));
+            }
         }
         Ok(true)
     }
@@ -275,7 +277,7 @@ impl Samples for Points {
 fn numbers(part: &Read) -> impl Iterator<Item = Sample> + '_ {
     let points = match part {
         Read::Piece(Piece::Points(points)) => Some(points),
-        Read::Piece(Piece::Whole(_)) | Read::Bucket(_) => None,
+        Read::Piece(Piece::Whole(_)) | Read::Buckets(_) => None,
     };
     points.into_iter().flat_map(|points| points.iter()).map(sample)
 }
