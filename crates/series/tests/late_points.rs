@@ -1,6 +1,6 @@
-//! Late points lie in leaves of their own, which are divided when they get too large and joined when
-//! they have little: there are few of them whatever the order in which points come, and who reads
-//! meanwhile misses none.
+//! Late points lie in leaves of their own, which are divided when they get too large and joined
+//! when they have little: there are few of them whatever the order in which points come, and who
+//! reads meanwhile misses none.
 
 use plinth::{Builder, Database, Local, RangeOptions};
 use plinth_env::block_on;

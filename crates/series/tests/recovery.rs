@@ -15,7 +15,7 @@ use plinth_types::system::SERIES_PREFIX;
 use std::collections::BTreeMap;
 
 const SERIES: usize = 40;
-/// Some windows of a hundred batches.
+/// Some dozens of windows.
 const BATCHES: usize = 450;
 const LEAF: usize = 64;
 

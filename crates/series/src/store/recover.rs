@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Batches of the tail that are read in one transaction.
+/// Batches of the tail that are read in one transaction, at most.
 const BATCHES_AT_ONCE: usize = 100;
 
 /// A window has one in so many of the points that there may be in open leaves, about: it takes up
@@ -144,8 +144,10 @@ impl Ahead {
     /// The next window; `None` if there are no more batches.
     async fn next(&mut self, mut window: Window) -> Result<Option<Window>> {
         let enough = (self.shared.settings.open_points / WINDOW_PART).min(WINDOW_MOST);
+        // Where there are many parts, each has little room.
+        let at_once = (enough / tail::BATCH_POINTS).clamp(1, BATCHES_AT_ONCE);
         while window.points.len() <= enough {
-            let rows = self.rows().await?;
+            let rows = self.rows(at_once).await?;
             let Some(last) = rows.last() else { break };
             self.begin = key_after(&last.key);
             let mut unknown = Vec::new();
@@ -183,9 +185,9 @@ impl Ahead {
 
     /// The next batches. They may be read at several versions: for an owner nobody else writes any
     /// more, and for a view, what goes meanwhile is in the trees.
-    async fn rows(&self) -> Result<Vec<KeyValue>> {
+    async fn rows(&self, limit: usize) -> Result<Vec<KeyValue>> {
         let range = RangeOptions::from(self.begin.clone()..self.end.clone());
-        let range = &range.limit(BATCHES_AT_ONCE).mode(StreamingMode::WantAll);
+        let range = &range.limit(limit).mode(StreamingMode::WantAll);
         let rows =
             |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
         retry::transact(&self.shared.database, rows).await
