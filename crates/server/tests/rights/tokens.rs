@@ -13,11 +13,14 @@ use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::InProcess;
 use plinth_server::{ConsoleConfig, RightsConfig, ServerConfig};
+use plinth_types::quotas::{Bounds, Quota};
 use plinth_types::{CommitReply, CommitRequest, Error, KeyRange, Result, Version, codes, system};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Whoever signs tokens, and the file by which servers believe them.
 struct Issuer {
@@ -145,6 +148,59 @@ fn tokens_open_what_is_granted_to_them_until_they_end_or_their_key_goes() {
     wait_until(|| read_with(&here, "shop/a", Some(&till)) == DENIED);
     let till = issuer.token_of("till");
     assert_eq!(read_with(&here, "shop/a", Some(&till)), 0);
+}
+
+/// Transactions of many users share a connection, and nobody waits for another's quota there.
+#[test]
+fn a_quota_of_a_token_is_for_whoever_shows_it() {
+    let issuer = Issuer::new();
+    let place = Place::new(issuer.config());
+    place.grant("reader anybody");
+    place.grant("operator address ::1");
+    place.until_heeded();
+    place.set("large", &"x".repeat(50_000));
+    let asks = place.user(1);
+    let of = |whose: &str, what: &str| {
+        // Whoever asks more often is told what he was told before.
+        block_on(Env::real().sleep(Duration::from_millis(60)));
+        let status: Value = serde_json::from_str(&asks.status_json().wait().unwrap()).unwrap();
+        let budgets = &status["cluster"]["plinth"]["server"]["quotas"]["budgets"];
+        let mine = budgets.as_array().unwrap().iter().find(|budget| budget["whose"] == *whose);
+        mine.map_or(Value::Null, |budget| budget["read"][what].clone())
+    };
+    for text in ["token sub=till read=1kB/s", "* read=1GB/s"] {
+        let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let quota = Quota::parse(&words).unwrap();
+        place
+            .inside
+            .transact_blocking(|tr| {
+                tr.set_option(TransactionOption::AccessSystemKeys)?;
+                tr.set(quota.whom.key(), quota.change(Bounds::default()).value(0));
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+    }
+    wait_until(|| of("token sub=till", "bytes_per_second_max") == 1_000);
+    let here = place.user(0);
+    let read = |token: Option<&str>| {
+        let tr = here.create_transaction();
+        tr.set_option_raw(2000, token.map(str::as_bytes)).unwrap();
+        tr.get("large")
+    };
+    let [till, again, other] = ["till", "till", "other"].map(|subject| issuer.token_of(subject));
+    assert!(read(Some(&till)).wait().unwrap().is_some());
+    // Another one of the same person's is the same.
+    let waits = [read(Some(&till)), read(Some(&again))];
+    wait_until(|| of("token sub=till", "waiting") == 2);
+    for _ in 0..3 {
+        assert!(read(Some(&other)).wait().unwrap().is_some());
+        assert!(read(None).wait().unwrap().is_some());
+    }
+    assert!(waits.iter().all(|read| !read.is_ready()));
+    assert_eq!(place.server.figures().connections, 2, "all shared one");
+    assert_eq!(of("token sub=till", "bytes"), 50_005);
+    let others = ["* (token sub=other)", "* (address 127.0.0.1)"];
+    assert_eq!(others.map(|whose| of(whose, "bytes")), [150_015, 150_015]);
 }
 
 /// What FoundationDB's tokens say.
