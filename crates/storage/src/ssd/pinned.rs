@@ -1,8 +1,9 @@
 //! Snapshots that stay readable however long they are held, while the engine goes on.
 //!
-//! A snapshot holds the state of the tables at its version; the window is no part of it, so whoever
-//! pins flushes first. The engine has a list of the states that are pinned: their tables count in
-//! its memory and its figures.
+//! A snapshot holds the state of the tables; the window is no part of it, so whoever pins flushes
+//! first. Its version is the newest outside the window of which they have everything: versions go
+//! on by the clock where nobody writes, and so does what can be pinned. The engine has a list of
+//! the states that are pinned: their tables count in its memory and its figures.
 //!
 //! Always: a pinned state is in that list until its last handle is gone, and so long its files are
 //! there.
@@ -30,13 +31,9 @@ pub struct Pinned {
 impl Pinned {
     /// Pins what is in tables.
     pub(super) fn of(engine: &Arc<Engine>) -> Arc<Self> {
-        let state = engine.state();
+        let (version, state) = newest_of_tables(engine);
         engine.lock_pins().push(state.clone());
-        Arc::new(Self {
-            version: state.at.version,
-            state: RwLock::new(state),
-            engine: engine.clone(),
-        })
+        Arc::new(Self { version, state: RwLock::new(state), engine: engine.clone() })
     }
 
     fn state(&self) -> Arc<State> {
@@ -45,6 +42,24 @@ impl Pinned {
 
     fn view(&self) -> View<'_> {
         View { window: None, state: &self.state, version: self.version }
+    }
+}
+
+/// The tables, and the newest version that is theirs.
+fn newest_of_tables(engine: &Engine) -> (Version, Arc<State>) {
+    // Everything up to this one has been applied, whatever comes meanwhile.
+    let readable = engine.window.overlay().oldest();
+    let mut state = engine.state();
+    loop {
+        let lacks = engine.window.lacks_until(readable);
+        // The window lets go of what a flush wrote once the tables of that are there: if these are
+        // still the same, the window had what they lack.
+        let now = engine.state();
+        if now.at.version == state.at.version {
+            let version = if lacks { state.at.version } else { readable.max(state.at.version) };
+            return (version, state);
+        }
+        state = now;
     }
 }
 

@@ -289,6 +289,11 @@ impl Window {
             .sum()
     }
 
+    /// Whether the engine may lack something that was written up to `version`.
+    pub fn lacks_until(&self, version: Version) -> bool {
+        self.marks().iter().take_while(|mark| mark.begin <= version).any(|mark| mark.bytes > 0)
+    }
+
     /// Whether anything was written that the engine does not have.
     pub fn has_marks(&self) -> bool {
         !self.marks().is_empty()
