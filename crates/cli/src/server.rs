@@ -72,7 +72,7 @@ pub fn dev_command() -> Command {
                 .long("nodes")
                 .value_name("COUNT")
                 .value_parser(["1", "3", "5"])
-                .help("So many servers, each a process of its own, as one cluster; other settings are those of one server"),
+                .help("So many servers, each a process of its own, as one cluster, without time series; of the other settings --dir and --log"),
         )
         .arg(
             Arg::new("respawn")
@@ -126,11 +126,11 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
         options.get_one::<String>("nodes").and_then(|count| count.parse().ok()).unwrap_or(1);
     if nodes > 1 {
         let Home::Directory(dir) = &home else {
-            return Err(Failure::usage(
-                "--nodes makes servers with directories of their own: leave out --store",
-            ));
+            let why = "--nodes makes servers with directories of their own: leave out --store";
+            return Err(Failure::usage(why));
         };
         encryption::refuse(&settings, "--nodes makes servers without keys")?;
+        settings.allow_only(&["dir", "log"], "--nodes makes servers that are all alike")?;
         return dev_nodes::run(&env, dir, nodes, options.get_flag("respawn"));
     }
     let file = home.cluster_file(&settings).unwrap_or_default();

@@ -623,6 +623,21 @@ fn an_encrypted_directory_wants_its_key_of_every_command() {
         .complains(2, &["without keys"]);
 }
 
+/// They were taken without a word, and no server listened there.
+#[test]
+fn servers_of_a_cluster_to_try_things_with_take_no_settings_that_they_leave_out() {
+    let place = Place::new();
+    let dir = place.path("cluster");
+    for (setting, value) in
+        [("listen", "127.0.0.1:1"), ("series-http", "127.0.0.1:1"), ("memory", "1GiB")]
+    {
+        let said = format!("--{setting}");
+        place
+            .run(&["dev", "--nodes", "3", "--dir", &dir, &said, value])
+            .complains(2, &["leave out", setting, "dir and log"]);
+    }
+}
+
 /// Both wrote a cluster file, of which one was left: servers listened where no client looked for
 /// them.
 #[test]

@@ -629,6 +629,20 @@ impl Settings {
         }
     }
 
+    /// Nothing may be said of settings but some, of which the others have no effect.
+    ///
+    /// # Errors
+    /// If something is, with `why`, what it was, and which may be.
+    pub fn allow_only(&self, allowed: &[&str], why: &str) -> Result<(), Failure> {
+        match self.0.keys().find(|name| !allowed.contains(*name)) {
+            None => Ok(()),
+            Some(name) => Err(Failure::usage(format!(
+                "{why}: leave out {name}; of a server's settings {} may be given",
+                allowed.join(" and ")
+            ))),
+        }
+    }
+
     /// A setting that is yes or no.
     pub fn flag(&self, name: &str) -> bool {
         self.text(name) == Some("true")
