@@ -10,6 +10,7 @@ use plinth_env::{Env, block_on};
 use plinth_proto::frame::{self, Kind, MAX_REPLY, MAX_REQUEST};
 use plinth_proto::{Hello, Request, Welcome, reply};
 use plinth_tls::{Acceptor, Source, TlsOptions};
+use plinth_types::quotas::{Bounds, Quota, Whom};
 use plinth_types::{Bytes, Error};
 
 /// A refusal is told to somebody, who wants to know why.
@@ -151,6 +152,55 @@ pub(crate) fn cluster_file(bytes: &[u8]) {
         }
         Err(error) => told(&error),
     }
+}
+
+/// Quotas: a row's key or value, or words, as the first byte says. What is read is written as the
+/// same.
+pub(crate) fn quotas(bytes: &[u8]) {
+    match bytes.split_first() {
+        Some((b'k', key)) => {
+            if let Some(whom) = Whom::decode(key) {
+                assert_eq!(whom.key(), key, "another key came out");
+            }
+        }
+        Some((b'v', value)) => {
+            if let Some(bounds) = Bounds::decode(value) {
+                assert_eq!(Bounds::decode(&bounds.value(7)), Some(bounds));
+            }
+        }
+        Some((_, text)) => {
+            let words: Vec<_> = text.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect();
+            match Quota::parse(&words) {
+                Ok(quota) => {
+                    let key = quota.whom.key();
+                    assert_eq!(Whom::decode(&key).as_ref(), Some(&quota.whom), "{quota:?}");
+                    let bounds = quota.change(Bounds::default());
+                    assert_eq!(Bounds::decode(&bounds.value(7)), Some(bounds), "{quota:?}");
+                }
+                Err(error) => told(&error),
+            }
+        }
+        None => {}
+    }
+}
+
+/// Valid rows of quotas, and the words that say them.
+pub(crate) fn quota_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "cert S.CN=till read=10MB/s connections=10",
+        "token sub=till,aud=plinth write=1500B/s watches=0 snapshots=2",
+        "address 10.0.0.0/8 read=3MiB/s",
+        "tenant app read=250kB/s write=none",
+        "* connections=50",
+    ];
+    let seeds = |text: &str| {
+        let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let quota = Quota::parse(&words).expect("it says a quota");
+        let value = quota.change(Bounds::default()).value(1_700_000_000);
+        let tagged = |tag: &[u8], bytes: &[u8]| [tag, bytes].concat();
+        [tagged(b"k", &quota.whom.key()), tagged(b"v", &value), tagged(b"w", text.as_bytes())]
+    };
+    texts.into_iter().flat_map(seeds).collect()
 }
 
 /// What clients' certificates must say, in FoundationDB's words.

@@ -52,12 +52,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
     Target { name: "greetings", run: decoders::greetings },
     Target { name: "cluster_file", run: decoders::cluster_file },
+    Target { name: "quotas", run: decoders::quotas },
     Target { name: "tls_peers", run: decoders::tls_peers },
     Target { name: "connection", run: served::connection },
     Target { name: "http", run: served::http },

@@ -5,8 +5,8 @@
 //! holds the files to what is made here. A message that gets a new field needs its seed made anew
 //! (`plinth-fuzz seeds`).
 
-use crate::{nodes, series};
-use plinth_proto::frame::{HEADER, Kind};
+use crate::{decoders, nodes, series};
+use plinth_proto::frame::{HEADER, Kind, NO_ID};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace,
@@ -23,6 +23,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         }
         "replies" => numbered(replies().iter().map(|frame| unframed(frame))),
         "greetings" => numbered(greetings().into_iter()),
+        "quotas" => numbered(decoders::quota_seeds().into_iter()),
         "cluster_file" => texts(&CLUSTER_FILES),
         "tls_peers" => texts(&PEERS),
         "http" => texts(&HTTP),
@@ -165,7 +166,7 @@ fn replies() -> Vec<Vec<u8>> {
     };
     let quorum = Quorum { term: 3, leader: 1, voters: vec![1, 2, 5] };
     let standing = Standing { node: 2, term: 3, follows: Some(1) };
-    let writes: [Write<'_>; 13] = [
+    let writes: [Write<'_>; 14] = [
         &|out| reply::put_pong(out, 1),
         &|out| reply::put_read_version(out, 1, 77, Some(b"metadata"), Some(&locks)),
         &|out| reply::put_get_many(out, 1, &[value(b"v"), None, value(b"")]),
@@ -179,6 +180,7 @@ fn replies() -> Vec<Vec<u8>> {
         &|out| reply::put_counted_version(out, 1, Some(&quorum), 77, Some(b"m"), Some(&locks)),
         &|out| reply::put_standing(out, 1, &standing),
         &|out| reply::put_get_newest(out, 1, &[value(b"v"), None], 77, None, Some(&locks)),
+        &|out| reply::put_waits(out, NO_ID, true),
     ];
     let write = |write: &Write<'_>| {
         let mut out = Vec::new();
