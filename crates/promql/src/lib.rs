@@ -52,6 +52,8 @@ mod lexer;
 mod matcher;
 mod parse;
 mod pattern;
+#[cfg(test)]
+mod random;
 mod sample;
 mod source;
 mod sum;
@@ -273,6 +275,7 @@ pub fn put_value(text: &mut String, value: f64) {
 #[cfg(test)]
 mod tests {
     use super::format_value;
+    use super::random::Random;
 
     #[test]
     fn values_are_written_as_go_writes_them() {
@@ -299,9 +302,9 @@ mod tests {
 
     #[test]
     fn values_are_read_as_they_were() {
-        let mut bits = 1_u64;
+        let mut random = Random(1);
         let numbers = std::iter::repeat_with(|| {
-            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let bits = random.bits();
             [f64::from_bits(bits), (bits >> 40) as f64 / 1000.0, (bits as i64 >> 20) as f64]
         });
         let finite = numbers.take(20_000).flatten().filter(|value| value.is_finite());

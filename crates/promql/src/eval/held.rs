@@ -229,6 +229,7 @@ fn stripped(whole: &Histogram, before: Option<&Histogram>) -> Histogram {
 mod tests {
     use super::*;
     use crate::labels::Labels;
+    use crate::random::Random;
     use crate::source::{Memory, Source};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -242,13 +243,8 @@ mod tests {
 
     #[test]
     fn windows_that_overlap_rise_as_their_points_do() {
-        let mut seed = 1_u64;
-        let mut below = |end: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % end
-        };
+        let mut random = Random(1);
+        let mut below = |end| random.below(end);
         for _ in 0..200 {
             let (mut memory, labels) = (Memory::default(), Labels::default());
             let mut points = Vec::new();

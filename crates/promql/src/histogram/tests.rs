@@ -4,17 +4,8 @@
 //! them. What is odd, infinite or no number at all has to do no harm.
 
 use super::*;
+use crate::random::Random;
 use std::collections::BTreeMap;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// Observations, from which histograms are made.
 fn observed(random: &mut Random) -> Vec<f64> {
