@@ -10,6 +10,7 @@ mod counted;
 #[path = "quotas/series.rs"]
 mod series;
 
+use common::quotas::quota;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{
     Database, Endpoint, PinnedSnapshot, RangeOptions, Transaction, TransactionOption,
@@ -18,7 +19,7 @@ use plinth_env::simulated::Simulation;
 use plinth_env::{Env, Task};
 use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_server::{Server, ServerConfig};
-use plinth_types::quotas::{Bounds, Quota};
+use plinth_types::quotas::Bounds;
 use plinth_types::rights::Grant;
 use plinth_types::{Bytes, Error, KeySelector, codes, system};
 use serde_json::Value;
@@ -72,7 +73,7 @@ impl World {
     fn set(&self, quotas: &[String]) {
         self.write(|tr| {
             for text in quotas {
-                let quota = parse(text);
+                let quota = quota(text);
                 match quota.change(Bounds::default()) {
                     bounds if bounds.is_empty() => tr.clear(quota.whom.key()),
                     bounds => tr.set(quota.whom.key(), bounds.value(0)),
@@ -138,11 +139,6 @@ impl World {
         let (inside, server) = self.sim.run_until(serving);
         (self.inside, self.server) = (inside, Some(server));
     }
-}
-
-fn parse(text: &str) -> Quota {
-    let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    Quota::parse(&words).unwrap()
 }
 
 async fn serve(env: &Env, address: SocketAddr, engine: EngineKind) -> (Database, Server) {
@@ -566,7 +562,7 @@ fn rows_that_cannot_be_read_bound_nobody_and_are_told() {
     let world = World::new(EngineKind::Memory);
     let user = world.user("user");
     let row = |key: &[u8]| [system::QUOTAS.0, key].concat();
-    let good = parse(&format!("address {} read=100kB/s", user.address));
+    let good = quota(&format!("address {} read=100kB/s", user.address));
     world.write(|tr| {
         let value = good.change(Bounds::default()).value(0);
         tr.set(good.whom.key(), &value);

@@ -4,6 +4,9 @@
 //! The servers here have one database behind them and are told who leads: what is tested is how
 //! clients find their way. That the rows survive is tested where the nodes are real.
 
+#[path = "common/quotas.rs"]
+mod quotas;
+
 use plinth_client::TransactionOption;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{
@@ -14,12 +17,12 @@ use plinth_env::simulated::{NetworkPlan, Random, Simulation};
 use plinth_env::{Env, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
-use plinth_types::quotas::{Bounds, Quota};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
     KeySelector, KeySpace, Located, LocatedMember, Quorum, RangeRead, RangeResult, Result,
     Standing, Version,
 };
+use quotas::put_quota;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -553,12 +556,9 @@ fn a_read_that_waits_for_a_quota_is_asked_of_one_server_and_paid_for_once() {
         let endpoint = Arc::new(RemoteEndpoint::connect(&client, world.file.clone()));
         let db = Database::new(endpoint.clone());
         let quota = format!("address {} read=1kB/s", world.sim.ip(&client));
-        let words: Vec<_> = quota.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        let quota = Quota::parse(&words).unwrap();
         let written = db.transact(async |tr| {
-            tr.set_option(TransactionOption::AccessSystemKeys)?;
             tr.set("large", vec![7; LARGE]);
-            tr.set(quota.whom.key(), quota.change(Bounds::default()).value(0));
+            put_quota(&tr, &quota)?;
             Ok::<_, Error>(())
         });
         world.sim.run_until(written).unwrap();

@@ -8,13 +8,13 @@
 
 mod common;
 
+use common::quotas::{quota, write_quotas};
 use common::*;
+use plinth_client::Database;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
-use plinth_client::{Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Limits, Server, ServerConfig, Source, TlsOptions};
-use plinth_types::quotas::{Bounds, Quota};
 use plinth_types::{Error, Result};
 use serde_json::Value;
 use std::path::Path;
@@ -178,25 +178,14 @@ fn both_sides_can_want_more_than_the_right_authority() {
 fn a_quota_of_a_certificate_is_for_whoever_shows_it() {
     let server = start(config(server_options())).unwrap();
     let [till, other] = [client_options(), server_options()].map(|tls| connect(&server, tls));
-    let quotas = ["cert S.CN=till-7 write=1kB/s", "cert S.CN=till-8 write=2kB/s"].map(|text| {
-        let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        Quota::parse(&words).unwrap()
-    });
-    other
-        .transact_blocking(|tr| {
-            tr.set_option(TransactionOption::AccessSystemKeys)?;
-            for quota in &quotas {
-                tr.set(quota.whom.key(), quota.change(Bounds::default()).value(0));
-            }
-            Ok::<_, Error>(())
-        })
-        .unwrap();
+    let quotas = ["cert S.CN=till-7 write=1kB/s", "cert S.CN=till-8 write=2kB/s"];
+    write_quotas(&other, &quotas);
     let of = |number: usize, what: &str| {
         // Whoever asks more often is told what he was told before.
         block_on(Env::real().sleep(Duration::from_millis(60)));
         let status: Value = serde_json::from_str(&other.status_json().wait().unwrap()).unwrap();
         let budgets = &status["cluster"]["plinth"]["server"]["quotas"]["budgets"];
-        let whose = quotas[number].whom.to_string();
+        let whose = quota(quotas[number]).whom.to_string();
         let mine = budgets.as_array().unwrap().iter().find(|budget| budget["whose"] == *whose);
         mine.map_or(Value::Null, |budget| budget["write"][what].clone())
     };

@@ -7,6 +7,7 @@
 
 pub mod around;
 pub mod peer;
+pub mod quotas;
 pub mod taking;
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};

@@ -4,16 +4,17 @@
 //! Two users share a machine and come by two addresses of it, 127.0.0.1, which has quotas, and ::1,
 //! which has none and is served whatever the other one does.
 
+use super::common::quotas::{quota, write_quotas};
 use super::common::*;
+use plinth_client::Database;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
-use plinth_client::{Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_proto::frame::{Kind, NO_ID};
 use plinth_proto::hello::NEWEST;
 use plinth_proto::{Hello, Request};
 use plinth_server::{Limits, RightsConfig, Server, ServerConfig};
-use plinth_types::quotas::{Bounds, Quota};
+use plinth_types::quotas::Bounds;
 use plinth_types::{CommitRequest, Error, KeyList, KeySpace, MutationList, MutationType, codes};
 use serde_json::Value;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -47,16 +48,9 @@ impl Place {
 
     /// Sets a quota, and waits until it is heeded.
     pub fn set(&self, text: &str) {
-        let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        let quota = Quota::parse(&words).unwrap();
+        let quota = quota(text);
         let bounds = quota.change(Bounds::default());
-        self.inside
-            .transact_blocking(|tr| {
-                tr.set_option(TransactionOption::AccessSystemKeys)?;
-                tr.set(quota.whom.key(), bounds.value(0));
-                Ok::<_, Error>(())
-            })
-            .unwrap();
+        write_quotas(&self.inside, &[text]);
         let (of, bound) = bounds.iter().last().unwrap();
         let max = if of.is_rate() { "bytes_per_second_max" } else { "max" };
         self.wait_until(|status| {
@@ -142,15 +136,7 @@ fn connections_beyond_a_quota_are_refused_and_those_that_are_open_stay() {
 fn operators_by_a_setting_are_not_everybody() {
     let rights = RightsConfig { operators: vec![HERE.to_owned()], ..RightsConfig::default() };
     let place = Place::of(ServerConfig { rights, ..ServerConfig::default() });
-    let quota = Quota::parse(&[b"*".to_vec(), b"connections=1".to_vec()]).unwrap();
-    place
-        .inside
-        .transact_blocking(|tr| {
-            tr.set_option(TransactionOption::AccessSystemKeys)?;
-            tr.set(quota.whom.key(), quota.change(Bounds::default()).value(0));
-            Ok::<_, Error>(())
-        })
-        .unwrap();
+    write_quotas(&place.inside, &["* connections=1"]);
     place.wait_until(|status| status["each"] == "connections=1");
     let _operators: Vec<_> = (0..3).map(|_| refusal(&place, 0).unwrap()).collect();
     let began = Env::real().now();

@@ -12,6 +12,7 @@
 )]
 
 use super::common::peer::{Peer, ask_at};
+use super::common::quotas::write_quotas;
 use super::common::*;
 use super::{
     DENIED, HOST, Place, ask, code, get, points, put, put_points, query, wait_until, with_series,
@@ -20,7 +21,6 @@ use plinth_client::TransactionOption;
 use plinth_env::{Env, block_on};
 use plinth_server::{RightsConfig, ServerConfig};
 use plinth_types::Error;
-use plinth_types::quotas::{Bounds, Quota};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, fchown};
@@ -157,15 +157,7 @@ fn a_user_has_quotas_of_his_own() {
     put(&user, "k").unwrap();
     let set = |whom: u32| {
         let text = format!("user {whom} snapshots=1");
-        let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        let quota = Quota::parse(&words).unwrap();
-        let bounds = quota.change(Bounds::default());
-        let done = place.inside.transact_blocking(|tr| {
-            tr.set_option(TransactionOption::AccessSystemKeys)?;
-            tr.set(quota.whom.key(), bounds.value(0));
-            Ok(())
-        });
-        done.unwrap_or_else(|error: Error| panic!("{error}"));
+        write_quotas(&place.inside, &[&text]);
     };
     let second_fails = || {
         let first = user.pin_snapshot().wait();

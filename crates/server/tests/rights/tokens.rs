@@ -4,6 +4,7 @@
 
 use super::common::around::{Altered, Around};
 use super::common::peer::{Peer, ask_at};
+use super::common::quotas::write_quotas;
 use super::common::*;
 use super::{DENIED, Place, code, wait_until};
 use base64::Engine as _;
@@ -13,7 +14,6 @@ use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::InProcess;
 use plinth_server::{ConsoleConfig, RightsConfig, ServerConfig};
-use plinth_types::quotas::{Bounds, Quota};
 use plinth_types::{CommitReply, CommitRequest, Error, KeyRange, Result, Version, codes, system};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -168,18 +168,7 @@ fn a_quota_of_a_token_is_for_whoever_shows_it() {
         let mine = budgets.as_array().unwrap().iter().find(|budget| budget["whose"] == *whose);
         mine.map_or(Value::Null, |budget| budget["read"][what].clone())
     };
-    for text in ["token sub=till read=1kB/s", "* read=1GB/s"] {
-        let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        let quota = Quota::parse(&words).unwrap();
-        place
-            .inside
-            .transact_blocking(|tr| {
-                tr.set_option(TransactionOption::AccessSystemKeys)?;
-                tr.set(quota.whom.key(), quota.change(Bounds::default()).value(0));
-                Ok::<_, Error>(())
-            })
-            .unwrap();
-    }
+    write_quotas(&place.inside, &["token sub=till read=1kB/s", "* read=1GB/s"]);
     wait_until(|| of("token sub=till", "bytes_per_second_max") == 1_000);
     let here = place.user(0);
     let read = |token: Option<&str>| {
