@@ -324,7 +324,7 @@ const ALL: &[Setting] = &[
         "operator",
         Kind::Texts,
         Otherwise("whom a grant makes one"),
-        "An operator of this server whatever the grants say, as `cert RULE`, `address IP[/BITS]` or `user NAME`: the way back in. Counts for nothing while there are no rights",
+        "An operator of this server whatever the grants say, as `cert RULE`, `address IP[/BITS]` or `user NAME`: the way back in. While there are no rights it counts for quotas alone",
     ),
     Setting::new(
         "authorization-public-key-file",
