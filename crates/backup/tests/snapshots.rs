@@ -13,10 +13,10 @@ use plinth::backup::restore::{Goal, Mapping, RestoreControl};
 use plinth::backup::{
     Agent, Backup, Directory, Key, SnapshotSettings, everything, expire, take_snapshot,
 };
-use plinth::{Database, Error, KeyRange};
+use plinth::{Database, Error, KeyRange, TransactionOption};
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
-use plinth_types::system::RESTORE_HEAD;
+use plinth_types::system::{RESTORE_HEAD, SERIES_PREFIX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -101,6 +101,29 @@ fn ranges_come_back_under_other_names() {
         };
         let refused = self::plan(&backup, Goal::Newest, wrong).await;
         assert_eq!(refused.err(), Some(Error::client_invalid_operation()));
+    });
+}
+
+/// A server whose listeners take series makes rows of theirs at its start.
+#[test]
+fn where_series_are_in_the_way_it_says_how_to_start_the_server() {
+    let simulation = Simulation::new(1);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"row", b"1").await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+        let serving = open(&machine, "/serving", "memory").await;
+        let tr = serving.create_transaction();
+        tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
+        tr.set(&[SERIES_PREFIX, b"store"].concat(), b"");
+        tr.commit().await.unwrap();
+        let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        let refused = serve(&backup, &plan, &RestoreControl::default(), &serving).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused, Error::restore_destination_not_empty());
+        assert!(refused.to_string().contains("without its listeners of series"), "{refused}");
     });
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn open(given: Option<&str>) -> Result<Arc<dyn Endpoint>> {
     match given {
         Some(name) if !name.is_empty() => open_named(name),
         _ => match std::env::var("FDB_CLUSTER_FILE") {
-            Ok(name) => open_named(&name),
-            Err(_) => open_default(),
+            Ok(name) if !name.is_empty() => open_named(&name),
+            _ => open_default(),
         },
     }
 }

@@ -114,7 +114,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 
 fn open(options: &ArgMatches) -> Result<Open, Failure> {
     let named = |name: &str| options.get_one::<PathBuf>(name).cloned();
-    let from_environment = || std::env::var_os("FDB_CLUSTER_FILE").map(PathBuf::from);
+    let from_environment =
+        || std::env::var_os("FDB_CLUSTER_FILE").filter(|file| !file.is_empty()).map(PathBuf::from);
     let target = match (named("dir"), named("cluster-file").or_else(from_environment)) {
         (Some(dir), _) => Target::Directory(dir),
         (None, Some(file)) => Target::of_cluster_file(Some(&file))

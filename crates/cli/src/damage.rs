@@ -7,7 +7,7 @@ use crate::encryption;
 use crate::failure::{DAMAGED, Failure};
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
-use plinth::Corruption;
+use plinth::{CheckReport, Corruption};
 use plinth_bench::words::{bytes, counted, grouped};
 use plinth_env::{Env, block_on};
 use plinth_peers::charter::{self, Standing};
@@ -33,22 +33,21 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
         format!("log          {records} records, {log}"),
         format!("checkpoint   {rows} rows, {checkpoints}"),
     ];
-    if let Some(tail) = &report.torn_tail {
-        lines.push(format!(
-            "unfinished   {tail}; this is what a crash leaves, and the next start cuts it off"
-        ));
-    }
+    lines.extend(report.torn_tail.iter().map(|tail| {
+        format!("unfinished   {tail}; this is what a crash leaves, and the next start cuts it off")
+    }));
+    let but = spoilt_note(&mut report, &mut lines);
     if !report.locked.is_empty() {
         let keys = report.locked.join(", ");
         lines.push(format!(
-            "encrypted    with {keys}, which was not given: checksums were compared, and nothing else"
+            "encrypted    with {keys}, not among the keys given: checksums were compared, and nothing else"
         ));
     }
     if report.problems.is_empty() && !report.locked.is_empty() {
-        lines.push(format!("{}: every checksum holds", terminal.good("ok")));
+        lines.push(format!("{}: every checksum holds{but}", terminal.good("ok")));
     } else if report.problems.is_empty() {
         lines.push(format!(
-            "{}: it opens with every row, and every checksum holds",
+            "{}: it opens with every row, and every checksum holds{but}",
             terminal.good("ok")
         ));
     } else {
@@ -105,6 +104,20 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     }
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(if whole { 0 } else { DAMAGED })
+}
+
+/// Tells of a damaged note of how far the log is durable, and what that takes from "every checksum
+/// holds". There are two such notes and one is enough, unless something is unfinished.
+fn spoilt_note(report: &mut CheckReport, lines: &mut Vec<String>) -> &'static str {
+    let Some(note) = report.spoilt_note.take() else { return "" };
+    if report.torn_tail.is_some() {
+        let doubt = "the damaged note may have said that the unfinished end was acknowledged";
+        lines.push(format!("uncertain    {doubt}"));
+        report.problems.push(note);
+        return "";
+    }
+    lines.push(format!("note         {note}"));
+    " but that of this note: the other one is enough, and the database writes this one anew"
 }
 
 /// What is wrong with the file that tells a member who its peers are: without it nobody takes it

@@ -89,6 +89,21 @@ impl Failure {
         Self { what: format!("{work}: {}", for_people(&error.to_string())), code }
     }
 
+    /// A backup can't be opened. The advice of the error is for a database in a directory.
+    pub fn opening_backup(url: impl fmt::Display, error: &Error) -> Self {
+        let failure = Self::of_database(format!("cannot open {url}"), error);
+        match error.detail() {
+            Some(detail) if failure.code == DAMAGED => Self {
+                what: format!(
+                    "cannot open {url}: {}: {detail}; bring this file back from a copy of the backup: nothing else in it can be read without it",
+                    error.name()
+                ),
+                ..failure
+            },
+            _ => failure,
+        }
+    }
+
     /// Tells people, if there is something to be told.
     pub fn tell(&self) {
         if !self.what.is_empty() {

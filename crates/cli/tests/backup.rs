@@ -99,9 +99,13 @@ fn a_backup_that_is_damaged_hides_no_other_one() {
     let identity = path("backups/b/backup.id");
     let files = Env::real();
     block_on(files.files().replace(&identity, b"no identity")).unwrap();
-    let told = ended(1, &["backup", "list", &path("backups")]);
+    let told = ended(3, &["backup", "list", &path("backups")]);
     assert_eq!(told.matches("1 snapshot, ").count(), 2, "{told}");
     assert!(told.contains("backups/b/backup.id") || told.contains("backups/b"), "{told}");
+    // The advice was that for a database in a directory, which it isn't.
+    let told = ended(3, &["backup", "verify", &path("backups/b")]);
+    assert!(told.contains("backup.id") && told.contains("a copy of the backup"), "{told}");
+    assert!(!told.contains("plinth salvage"), "{told}");
 }
 
 #[test]

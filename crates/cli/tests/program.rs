@@ -525,11 +525,19 @@ fn a_flipped_bit_is_found_named_and_never_served_and_the_rest_is_saved() {
     let files = files_below(&dir);
     assert!(files.len() >= 2, "{files:?}");
     for (number, path) in files.iter().enumerate() {
+        let whole = block_on(Env::real().files().read(path)).unwrap();
         if path.ends_with("DURABLE") {
-            // Two notes, of which one is enough.
+            // Two notes, of which one is enough. Nothing was said of the other one.
+            for at in [0, 4096] {
+                let mut damaged = whole.clone();
+                damaged[at + 24] ^= 4;
+                overwrite(path, &damaged);
+                let offset = format!("DURABLE at offset {at}");
+                place.run(&["check", &dir]).says(0, &["note", &offset, "every checksum holds but"]);
+            }
+            overwrite(path, &whole);
             continue;
         }
-        let whole = block_on(Env::real().files().read(path)).unwrap();
         // Half way through what is used: space that is only set aside is zeros.
         let Some(used) = whole.iter().rposition(|&byte| byte != 0) else { continue };
         let mut damaged = whole.clone();

@@ -39,6 +39,10 @@ pub struct Report {
     pub problems: Vec<Corruption>,
     /// A torn tail, which is no damage: opening the log cuts it off. Its length is not looked for.
     pub torn_tail: Option<CutTail>,
+    /// One of the two notes of how far the log is durable, if it can't be read: the other one
+    /// counts, and the next goes to this place. If it was the newer one, a torn tail may be records
+    /// that were acknowledged.
+    pub spoilt_note: Option<Corruption>,
 }
 
 /// Reads the whole log in `dir` and reports everything that is wrong with it.
@@ -71,6 +75,7 @@ pub async fn verify(env: &Env, dir: impl AsRef<Path>, keys: &Keys) -> LogResult<
         }
     }
     report.torn_tail = salvage.torn_tail;
+    report.spoilt_note = salvage.spoilt_note;
     if let Some(link) = &salvage.walk.link {
         let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
         report.findings = Findings { landmarks, lease, popped };
@@ -101,6 +106,7 @@ pub struct Salvage {
     /// The highest number of a record that anything says was durable, once that was looked for.
     durable_sequence: Option<u64>,
     torn_tail: Option<CutTail>,
+    spoilt_note: Option<Corruption>,
     has_ended: bool,
     unsettled: Unsettled,
 }
@@ -169,6 +175,7 @@ impl Salvage {
             step: None,
             durable_sequence: None,
             torn_tail: None,
+            spoilt_note: files.spoilt_note,
             unsettled: Unsettled::default(),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plinth_format::Corruption;
 use plinth_types::Version;
 
 use crate::landmarks::Landmarks;
@@ -26,6 +27,8 @@ pub struct Recovery {
     pub lease: Version,
     /// What was cut off the end, if anything was.
     pub cut_tail: Option<CutTail>,
+    /// One of the two notes of how far the log is durable, if it could not be read.
+    pub spoilt_note: Option<Corruption>,
 }
 
 /// What a log was found to hold, before anything in it is changed.

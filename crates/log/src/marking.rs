@@ -7,9 +7,11 @@ use plinth_env::sync::race;
 use plinth_types::{Version, probe};
 
 use crate::failure::LogResult;
+use crate::format::mark::MARK_PLACES;
 use crate::shared::{Inner, Shared};
 
-/// How often it is looked whether there is something to note: a note is written at the second tick.
+/// How often it is looked whether there is something to note: a note is written at the second tick,
+/// and at the next one once more, to the other place, if nothing happened meanwhile.
 const TICK: Duration = Duration::from_millis(7);
 /// After so many ticks without anything to note the task sleeps until the next sync.
 const LINGER_TICKS: u32 = 64;
@@ -47,13 +49,20 @@ impl Task {
     async fn run(self) {
         let (shared, marks) = (&self.shared, &self.shared.marks);
         let (mut before, mut quiet) = (None, 0);
+        // Whether only one of the two places says what was noted last.
+        let mut is_single = false;
         while !shared.with(|inner| inner.upkeep.is_closing || inner.poison.is_some()) {
             let (marked, unmarked) = shared.with(|inner| (inner.marked, inner.unmarked()));
             let is_due = before.is_some_and(|before| before > marked);
-            if is_due && mark(shared).await.is_err() {
-                // Tried again after the next sync: a disk that takes nothing isn't asked all the
-                // time.
-                quiet = LINGER_TICKS;
+            let is_repeated = is_single && unmarked.is_none();
+            if is_due || is_repeated {
+                let noted = mark(shared).await;
+                is_single = noted.is_ok() && !is_repeated;
+                if noted.is_err() {
+                    // Tried again after the next sync: a disk that takes nothing isn't asked all
+                    // the time.
+                    quiet = LINGER_TICKS;
+                }
             }
             quiet = if unmarked.is_some() && !is_due { 0 } else { quiet + 1 };
             before = if is_due { None } else { unmarked };
@@ -82,9 +91,13 @@ async fn mark(shared: &Shared) -> LogResult<()> {
     Ok(())
 }
 
-/// The last note of a log that is being closed, and durable.
+/// The last notes of a log that is being closed, and durable.
 pub(crate) async fn mark_end(shared: &Shared) -> LogResult<()> {
     let durable = shared.with(|inner| inner.to_note());
-    shared.marks.note(durable).await?;
-    shared.marks.sync().await
+    // To both places, and one after the other: whatever happens to one, the other one says it.
+    for _ in MARK_PLACES {
+        shared.marks.note(durable).await?;
+        shared.marks.sync().await?;
+    }
+    Ok(())
 }

@@ -17,7 +17,9 @@
 //!
 //! A note is always true: it is written after the sync has returned, and what was durable once
 //! stays so. It is written to two places in turn, so that one of them is whole whatever happens to
-//! a write. The file is here; the task that writes to it is in `marking.rs`.
+//! a write; an idle log and a closed one say the same in both. A place that can't be read is told:
+//! what it said may have been more than the other one says. The next note goes there. The file is
+//! here; the task that writes to it is in `marking.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -31,6 +33,14 @@ use crate::format::mark::{MARK_LEN, MARK_PLACES, MARKS_LEN, Mark};
 
 pub(crate) fn marks_path(dir: &Path) -> PathBuf {
     dir.join("DURABLE")
+}
+
+/// What the file says.
+pub(crate) struct Noted {
+    /// The newer of its notes.
+    pub(crate) last: Mark,
+    /// The place that can't be read, if one can't.
+    pub(crate) spoilt: Option<Corruption>,
 }
 
 /// The file and what was written to it last.
@@ -56,31 +66,32 @@ impl Marks {
         Ok(env.files().sync_dir(dir).await?)
     }
 
-    /// Reads the file. `None` if it isn't there.
+    /// Reads the file, or says why nothing can be known of it.
     pub(crate) async fn read(
         env: &Env,
         dir: &Path,
         seed: u32,
-    ) -> LogResult<Option<Result<Mark, Corruption>>> {
+    ) -> LogResult<Result<Noted, Corruption>> {
         let path = marks_path(dir);
         if !env.files().exists(&path).await? {
-            return Ok(None);
+            return Ok(Err(missing(dir)));
         }
         let bytes = env.files().read(&path).await?;
-        let (mut newest, mut first) = (None::<Mark>, None);
-        for place in MARK_PLACES {
-            match Mark::decode(bytes.get(place..).unwrap_or_default(), seed) {
-                Ok(mark) => newest = newest.max(Some(mark)),
-                Err(flaw) => {
-                    first = first.or(Some(flaw.at(&path.display().to_string(), place as u64)))
-                }
+        let [first, second] = MARK_PLACES.map(|place| {
+            Mark::decode(bytes.get(place..).unwrap_or_default(), seed)
+                .map_err(|flaw| flaw.at(&path.display().to_string(), place as u64))
+        });
+        Ok(match (first, second) {
+            (Ok(first), Ok(second)) => Ok(Noted { last: first.max(second), spoilt: None }),
+            // Nothing was written to the second place yet.
+            (Ok(last), Err(_)) if last.number == 1 && is_blank(&bytes[MARK_LEN..]) => {
+                Ok(Noted { last, spoilt: None })
             }
-        }
-        Ok(Some(match (newest, first) {
-            (Some(newest), _) => Ok(newest),
-            (None, Some(problem)) => Err(problem),
-            (None, None) => Err(missing(dir)),
-        }))
+            (Ok(last), Err(spoilt)) | (Err(spoilt), Ok(last)) => {
+                Ok(Noted { last, spoilt: Some(spoilt) })
+            }
+            (Err(problem), Err(_)) => Err(problem),
+        })
     }
 
     /// Opens the file to write to it.
@@ -117,8 +128,12 @@ impl Marks {
     }
 }
 
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.len() == MARKS_LEN - MARK_LEN && bytes.iter().all(|byte| *byte == 0)
+}
+
 /// The problem of a log without the file.
-pub(crate) fn missing(dir: &Path) -> Corruption {
+fn missing(dir: &Path) -> Corruption {
     let flaw = Flaw::new("what says how far the log is durable", "a file", "none");
     flaw.at(&marks_path(dir).display().to_string(), 0)
 }

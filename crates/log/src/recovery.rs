@@ -69,7 +69,9 @@ pub(crate) async fn recover<F: Future<Output = LogResult<()>>>(
     check_files(&files, identity, config)?;
     let mut walk = Walk::new(files.stations, files.mark.sequence);
     let mut read = read_all(&mut walk).await?;
-    let Some(link) = walk.link.clone() else { return Err(read.stopped.into()) };
+    let Some(link) = walk.link.clone() else {
+        return Err(walk.blame(read.stopped).await?.into());
+    };
     let survey = walk.survey().await?;
     if survey.durable_sequence > link.sequence {
         return Err(walk.blame(read.stopped).await?.into());
@@ -107,6 +109,7 @@ pub(crate) async fn recover<F: Future<Output = LogResult<()>>>(
         known_committed: read.history.committed().version,
         lease: link.memory.lease,
         cut_tail,
+        spoilt_note: files.spoilt_note,
     };
     let opening = link.opening.max(survey.opening);
     // What follows the last record in its block is of unknown origin in a recycled file.

@@ -18,7 +18,7 @@ use crate::findings::CutTail;
 use crate::format::mark::{Mark, mark_seed};
 use crate::format::{Body, Kind, RECORDS_START, RecordHeader};
 use crate::link::{Link, Memory};
-use crate::marks::{self, Marks};
+use crate::marks::{Marks, Noted};
 use crate::scan::{Scanner, Search};
 use crate::segment::{Directory, Found, Segment, find, segment_path};
 
@@ -93,6 +93,8 @@ pub(crate) struct Surroundings {
     pub(crate) problems: Vec<Corruption>,
     /// The last note of how far the log is durable.
     pub(crate) mark: Mark,
+    /// The other place for one, if it can't be read.
+    pub(crate) spoilt_note: Option<Corruption>,
 }
 
 /// Opens all segments of a log. Those without a readable header are left out and told among the
@@ -123,15 +125,14 @@ pub(crate) async fn survey_files(
             Err(problem) => problems.push(problem),
         }
     }
-    let mut mark = Mark::default();
+    let (mut mark, mut spoilt_note) = (Mark::default(), None);
     if let Some(header) = stations.first().map(|station| station.segment.header) {
         match Marks::read(env, dir, mark_seed(&header.identity, header.log_id)).await? {
-            Some(Ok(found)) => mark = found,
-            Some(Err(problem)) => problems.push(problem),
-            None => problems.push(marks::missing(dir)),
+            Ok(Noted { last, spoilt }) => (mark, spoilt_note) = (last, spoilt),
+            Err(problem) => problems.push(problem),
         }
     }
-    Ok(Surroundings { directory, stations, problems, mark })
+    Ok(Surroundings { directory, stations, problems, mark, spoilt_note })
 }
 
 impl Walk {
@@ -170,8 +171,11 @@ impl Walk {
 
     /// Where the damage is, once it is known that the place where the walk stopped is damaged and
     /// not the end: there, or at the beginning of the next segment if the one before it ended
-    /// regularly.
+    /// regularly, or in a segment that is gone.
     pub(crate) async fn blame(&mut self, stopped: Corruption) -> LogResult<Corruption> {
+        if let Some(missing) = self.missing_beginning().await? {
+            return Ok(missing);
+        }
         let (at, offset, next) = (self.at, self.offset, self.at + 1);
         if next >= self.stations.len()
             || self.scanner(at).find_header(offset).await?.header().is_some()
@@ -192,6 +196,24 @@ impl Walk {
             Err(flaw) => Ok(flaw.at(&name, RECORDS_START)),
             Ok(_) => Ok(stopped),
         }
+    }
+
+    /// The segment that must have been before the first one, if that has no record: it was made
+    /// ahead, behind one with records.
+    async fn missing_beginning(&mut self) -> LogResult<Option<Corruption>> {
+        let (station, serial) = (self.station(0), self.station(0).segment.header.serial);
+        let (path, is_recycled) = (station.segment.name(), station.segment.header.recycled);
+        if self.link.is_some() || serial == 1 {
+            return Ok(None);
+        }
+        match self.scanner(0).find_header(RECORDS_START).await? {
+            Search::End(bytes) if is_recycled || bytes == RECORDS_START => {}
+            _ => return Ok(None),
+        }
+        let dir = Path::new(&path).parent().unwrap_or(Path::new(""));
+        let missing = segment_path(dir, serial - 1).display().to_string();
+        let expected = format_args!("segment {}, with the records before", serial - 1).to_string();
+        Ok(Some(Flaw::new("a segment file is missing", expected, "none").at(&missing, 0)))
     }
 
     /// Takes the step to the record at this place if it is the next one.

@@ -252,6 +252,23 @@ fn a_missing_segment_is_named_and_the_others_can_be_salvaged() {
     }
 }
 
+/// The segment made ahead behind it was blamed: it has no first record.
+#[test]
+fn the_only_segment_with_records_is_named_when_it_is_gone() {
+    let specimen = Specimen::new(3, 300);
+    let segments: Vec<_> = specimen.files.iter().filter(|(path, _)| names_segment(path)).collect();
+    assert_eq!(segments.len(), 2, "one with records, and one made ahead");
+    let missing = &segments[0].0;
+    specimen.sim.run_until(async {
+        specimen.restore().await;
+        specimen.env.files().remove(missing).await.unwrap();
+        let (report, opened) = specimen.examine().await;
+        let error = opened.unwrap_err().to_string();
+        assert!(names(&error, missing) && error.contains("a segment file is missing"), "{error}");
+        assert!(names(&report.problems[0].to_string(), missing), "{:?}", report.problems);
+    });
+}
+
 #[test]
 fn a_file_cut_short_is_named() {
     let specimen = Specimen::new(60, 300);

@@ -18,6 +18,9 @@ use support::{DIR, body, commit, create_leased, open, read, small};
 /// How long it may take until a record is known to be durable.
 const SOON: Duration = Duration::from_millis(20);
 
+/// The same, whatever happens to one of the two notes.
+const IN_BOTH: Duration = Duration::from_millis(28);
+
 fn config() -> LogConfig {
     small(65_536, 65_536)
 }
@@ -117,7 +120,7 @@ fn the_note_of_a_close_survives_a_power_failure() {
 }
 
 #[test]
-fn a_busy_writer_notes_nothing_and_an_idle_log_once() {
+fn a_busy_writer_notes_nothing_and_an_idle_log_once_in_each_place() {
     let sim = Simulation::new(4);
     let env = sim.process("node");
     // Large enough that no segment is made meanwhile.
@@ -133,13 +136,13 @@ fn a_busy_writer_notes_nothing_and_an_idle_log_once() {
     assert_eq!(count(CallKind::Write), writes + 100, "a commit is one write");
     sim.run_for(Duration::from_secs(60));
     assert_eq!(count(CallKind::Sync), syncs + 100, "a note is not synced");
-    assert_eq!(count(CallKind::Write), writes + 101, "one note for a quiet time");
+    assert_eq!(count(CallKind::Write), writes + 102, "one note for a quiet time, to both places");
     // Commits with pauses between them are noted each.
     for version in 101..104 {
         sim.run_until(commit(&mut log, version, &body(version, 100)));
-        sim.run_for(SOON);
+        sim.run_for(IN_BOTH);
     }
-    assert_eq!(count(CallKind::Write), writes + 101 + 2 * 3);
+    assert_eq!(count(CallKind::Write), writes + 102 + 3 * 3);
 }
 
 /// The record up to which the notes say that the log is durable.
@@ -186,7 +189,10 @@ fn a_log_without_its_notes_is_damaged_and_one_place_of_two_is_enough() {
         let file = env.files().open(&path, Open::Write).await.unwrap();
         for place in [0, 4096] {
             file.write_all_at(place + 20, &[!notes[place as usize + 20]]).await.unwrap();
-            assert_eq!(verify(&env, DIR, &config().keys).await.unwrap().problems, []);
+            let report = verify(&env, DIR, &config().keys).await.unwrap();
+            assert_eq!((report.problems, report.torn_tail), (vec![], None));
+            let spoilt = report.spoilt_note.expect("a damaged note is told");
+            assert!(spoilt.file.ends_with("DURABLE") && spoilt.offset == place, "{spoilt}");
             file.write_all_at(place + 20, &notes[place as usize + 20..][..1]).await.unwrap();
         }
         for change in ["both", "short", "gone"] {
@@ -212,4 +218,73 @@ fn a_log_without_its_notes_is_damaged_and_one_place_of_two_is_enough() {
         assert_eq!(read(&log, 1).await.unwrap().len(), 3);
         log.close().await.unwrap();
     });
+}
+
+/// Turns over a bit in each of the notes in turn, and with it a bit in the last record.
+async fn assert_one_note_is_enough(env: &Env, last: i64) {
+    let path = Path::new(DIR).join("DURABLE");
+    let notes = env.files().read(&path).await.unwrap();
+    let file = env.files().open(segment(), Open::Write).await.unwrap();
+    let at = last_record(env, last).await.end - 1;
+    let mut byte = [0];
+    file.read_exact_at(at, &mut byte).await.unwrap();
+    for place in [0, 4096] {
+        let mut spoilt = notes.clone();
+        spoilt[place + 24] ^= 1;
+        env.files().replace(&path, &spoilt).await.unwrap();
+        file.write_all_at(at, &[byte[0] ^ 1]).await.unwrap();
+        assert_damage_is_named(env, &format!("the note at {place} and the last record")).await;
+        file.write_all_at(at, &byte).await.unwrap();
+    }
+    env.files().replace(&path, &notes).await.unwrap();
+}
+
+/// The newer note alone said of the last record that it was durable: with a bit in each of them the
+/// record went as a write that a crash had cut short.
+#[test]
+fn one_note_of_two_says_it_of_a_closed_log_and_of_an_idle_one() {
+    let sim = Simulation::new(7);
+    let env = sim.process("node");
+    let log = log_with(&sim, &env, 12, IN_BOTH);
+    sim.kill(&env);
+    drop(log);
+    let env = sim.restart(&env);
+    sim.run_until(async {
+        assert_one_note_is_enough(&env, 12).await;
+        let (mut log, _) = open(&env, config()).await.unwrap();
+        commit(&mut log, 13, &body(13, 300)).await;
+        log.close().await.unwrap();
+        assert_one_note_is_enough(&env, 13).await;
+    });
+}
+
+#[test]
+fn a_damaged_note_is_told_by_opening_and_written_anew() {
+    let sim = Simulation::new(8);
+    let env = sim.process("node");
+    let log = log_with(&sim, &env, 3, SOON);
+    sim.run_until(async {
+        log.close().await.unwrap();
+        let path = Path::new(DIR).join("DURABLE");
+        for place in [0, 4096] {
+            let file = env.files().open(&path, Open::Write).await.unwrap();
+            file.write_all_at(place, b"what is this").await.unwrap();
+            let (log, recovery) = open(&env, config()).await.unwrap();
+            assert_eq!(recovery.spoilt_note.map(|spoilt| spoilt.offset), Some(place));
+            log.close().await.unwrap();
+            assert_eq!(verify(&env, DIR, &config().keys).await.unwrap().spoilt_note, None);
+        }
+    });
+}
+
+#[test]
+fn a_new_log_has_one_note_and_that_is_no_damage() {
+    let sim = Simulation::new(9);
+    let env = sim.process("node");
+    let log = sim.run_until(create_leased(&env, config()));
+    sim.kill(&env);
+    drop(log);
+    let env = sim.restart(&env);
+    let report = sim.run_until(verify(&env, DIR, &config().keys)).unwrap();
+    assert_eq!((report.problems, report.spoilt_note), (vec![], None));
 }

@@ -46,6 +46,10 @@ pub struct CheckReport {
     /// The unfinished end of the log, if it has one: no damage, but what a crash leaves; opening
     /// cuts it off.
     pub torn_tail: Option<String>,
+    /// One of the log's two notes of how far it is durable, if it can't be read. Opening goes by
+    /// the other one and writes this one anew. But with an unfinished end nobody can tell whether
+    /// that was acknowledged.
+    pub spoilt_note: Option<Corruption>,
     /// The keys without which it was not looked into all of it. There checksums hold, if nothing
     /// else is said, and nobody knows more.
     pub locked: Vec<String>,
@@ -119,6 +123,7 @@ async fn check_log(
     report.torn_tail = log
         .torn_tail
         .map(|tail| format!("{} from offset {}: {}", tail.file, tail.offset, tail.reason));
+    report.spoilt_note = log.spoilt_note;
     report.problems.extend(log.problems);
     if let (Ok(identity), Some(theirs)) = (&place.identity, log.identity) {
         report.problems.extend(foreign_log(&place.root, identity.ids, &path, theirs));

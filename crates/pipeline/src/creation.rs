@@ -98,7 +98,7 @@ pub(crate) async fn look(env: &Env, dir: &Path) -> NodeResult<Found> {
     };
     if let Some(stranger) = names.iter().find(|name| !is_ours(name)) {
         let detail = format!(
-            "{} is no Plinth database: it has no {} but holds {stranger:?}; name an empty or a new directory",
+            "{} is no Plinth database: it has no {} but holds {stranger:?}; name the directory of one, or, to make one, an empty or a new directory",
             dir.display(),
             identity::FILE_NAME
         );

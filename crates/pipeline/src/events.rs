@@ -8,6 +8,7 @@ use crate::failure::NodeError;
 use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
 use plinth_env::Over;
+use plinth_format::Corruption;
 use plinth_format::crypt::KeyId;
 use plinth_log::CutTail;
 use plinth_replication::Members;
@@ -48,6 +49,15 @@ pub(crate) fn opened(directory: Option<&Path>, opened: &Opened) {
 pub(crate) fn tail_cut(cut: &CutTail) {
     let CutTail { file, offset, bytes, reason } = cut;
     tracing::info!(file, offset, bytes, reason, "torn tail of the log cut off");
+}
+
+/// One of the log's two notes of how far it is durable can't be read.
+pub(crate) fn note_spoilt(spoilt: &Corruption) {
+    let problem = spoilt.to_string();
+    tracing::warn!(
+        problem,
+        "a note of how far the log is durable is damaged; the other one counts"
+    );
 }
 
 /// Whoever may look into the directory may be able to read all rows.

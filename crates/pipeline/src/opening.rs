@@ -158,6 +158,7 @@ async fn bring_up<L: NodeLog>(
     match cleared {
         Ok(last) => {
             recovery.cut_tail.iter().for_each(crate::events::tail_cut);
+            recovery.spoilt_note.iter().for_each(crate::events::note_spoilt);
             Ok((engine.finish(), log, recovery, last))
         }
         Err(error) => {

@@ -87,7 +87,9 @@ pub(crate) async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
     for (setting, address, purpose) in asked(config) {
         let told = |error: Error| {
             let detail = error.detail().unwrap_or_default().to_owned();
-            error.with_detail(format!("{setting} {address}: {detail}"))
+            // Of a listener that can't be made its address is all that is known.
+            let why = if detail == address.to_string() { "" } else { &format!(": {detail}") };
+            error.with_detail(format!("{setting} {address}{why}"))
         };
         check_reach(env, address, config, tls, purpose).map_err(told)?;
         if purpose != Purpose::Datagrams {

@@ -56,6 +56,10 @@ fn posted(server: &Server, path: &str, body: &str) -> (u32, String) {
     ask_at(server.series_addresses().http.unwrap(), "POST", path, "Host: localhost\r\n", body)
 }
 
+fn got(server: &Server, path: &str) -> (u32, String) {
+    ask_at(server.series_addresses().http.unwrap(), "GET", path, "Host: localhost\r\n", "")
+}
+
 /// Until points are taken again.
 fn until_taken(server: &Server, time: u32) {
     while !sent(server, time).starts_with("+OK") {
@@ -80,6 +84,12 @@ fn a_locked_database_is_told_to_senders_and_to_those_who_ask() {
         );
         let (status, told) = posted(server, "/write", "a,b=c v=1 3");
         assert!(status == 503 && told.contains("database_locked (1038)"), "{status} {told}");
+        assert!(told.contains("\"code\":\"unavailable\""), "{told}");
+        for probe in ["/health", "/ready", "/-/ready"] {
+            let (status, told) = got(server, probe);
+            assert!(status == 503 && told.contains("1038"), "{probe}: {status} {told}");
+        }
+        assert_eq!(got(server, "/-/healthy").0, 200);
         let (status, told) = posted(server, "/api/query", QUERY);
         assert!(status == 503 && told.starts_with('-') && told.contains("1038"), "{status} {told}");
         let (status, told) = posted(server, "/api/v1/query", "query=a");
@@ -91,6 +101,9 @@ fn a_locked_database_is_told_to_senders_and_to_those_who_ask() {
     check(&server);
     set_lock(&database(&server), None);
     until_taken(&server, 4);
+    for probe in ["/health", "/ready", "/-/ready"] {
+        assert_eq!(got(&server, probe).0, 200, "{probe}");
+    }
     let (_, rows) = posted(&server, "/api/query", QUERY);
     assert!(rows.contains("a b=c"), "{rows}");
 }

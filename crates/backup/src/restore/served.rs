@@ -614,8 +614,14 @@ async fn check_empty(db: &Database, version: Version, ranges: &[KeyRange]) -> Re
         };
         let found = db.endpoint().get_range(version, KeySpace::System, &read).await?;
         if let Some((key, _)) = found.rows.row(0) {
+            let help = match (system::SERIES_PREFIX..system::SERIES_END).contains(&key) {
+                true => {
+                    "it is of the time series: start the server without its listeners of series (--series-*) until the restore has ended"
+                }
+                false => "clear the ranges first, or take an empty database",
+            };
             let detail = format!(
-                "the database has the key {} where rows are to be restored; clear the ranges first, or take an empty database",
+                "the database has the key {} where rows are to be restored; {help}",
                 printable(key)
             );
             return Err(Error::restore_destination_not_empty().with_detail(detail));

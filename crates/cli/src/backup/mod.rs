@@ -264,7 +264,7 @@ fn open_backup(
     options: &ArgMatches,
 ) -> Result<Backup, Failure> {
     let target = target(env, url, options)?;
-    let failed = |error| Failure::of(format!("cannot open {}", redacted(url)), error);
+    let failed = |error| Failure::opening_backup(redacted(url), &error);
     let (title, asked) = (format!("opening {}", redacted(url)), target.clone());
     let opening = Backup::open(env, target, key);
     match answered(env, title, Duration::MAX, move || asked.trouble(), opening) {

@@ -102,7 +102,7 @@ pub fn check_rule(subject: &Subject) -> Result<(), Refusal> {
     let Subject::Certificate(rule) = subject else { return Ok(()) };
     let wrong = |why: String| Refusal::Usage(why);
     let parsed = plinth_tls::Rule::parse(std::slice::from_ref(rule))
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| wrong(error.detail().map_or_else(|| error.to_string(), str::to_owned)))?;
     if parsed.is_unchecked() {
         return Err(wrong(format!("{rule:?} checks nothing: whom is it to be for?")));
     }

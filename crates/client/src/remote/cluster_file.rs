@@ -145,7 +145,7 @@ impl ClusterFile {
         if let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) {
             return Self::read(env, path).await;
         }
-        if let Some(path) = std::env::var_os(VARIABLE) {
+        if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
             return Self::read(env, path).await;
         }
         for path in ["fdb.cluster", SYSTEM_PATH] {

@@ -171,7 +171,7 @@ fn unanswered(path: &str, why: &plinth_series::Error) -> Answered {
         return told(status, JSON, text.to_string());
     }
     if write::is_influx(path) {
-        return told(status, JSON, write::json(&why));
+        return told(status, JSON, write::json(status, &why));
     }
     told(status, TEXT, format!("-{why}\r\n"))
 }
@@ -250,7 +250,11 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         }
         // Where Prometheus' clients look whether it is there.
         ("/" | "/-/healthy" | "/-/ready", &Method::GET | &Method::HEAD) => {
-            told(StatusCode::OK, TEXT, "Plinth answers queries of time series here.\n")
+            let why = if path == "/-/ready" { write::why_ill(hub).await } else { None };
+            match why {
+                Some(why) => told(StatusCode::SERVICE_UNAVAILABLE, TEXT, why + "\n"),
+                None => told(StatusCode::OK, TEXT, "Plinth answers queries of time series here.\n"),
+            }
         }
         ("/api/version", &Method::GET | &Method::HEAD) => {
             told(StatusCode::OK, TEXT, format!("Plinth {}\n", env!("CARGO_PKG_VERSION")))

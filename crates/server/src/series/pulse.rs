@@ -79,6 +79,15 @@ impl Pulse {
         self.endpoint.refusal()
     }
 
+    /// That it is locked, if it says so soon.
+    pub(super) async fn lock(&self) -> Option<Error> {
+        let asked = self.database.create_transaction();
+        match race(asked.get_read_version(), self.env.sleep(LOOK)).await {
+            First::Left(Err(why)) if why == Error::database_locked() => Some(why),
+            _ => None,
+        }
+    }
+
     /// Ends when the database has been silent for too long. Gives what it was asked in vain for
     /// last, if that isn't that a server has no majority.
     async fn silent(&self) -> Option<Error> {

@@ -66,14 +66,15 @@ pub(super) async fn answer(
     let opened = match hub.slot.takes().await {
         Err(why) if takes_points => {
             let why = why.to_string();
-            let text = if path == "/api/v1/write" { why + "\n" } else { json(&why) };
-            return (StatusCode::SERVICE_UNAVAILABLE, text, None);
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let text = if path == "/api/v1/write" { why + "\n" } else { json(status, &why) };
+            return (status, text, None);
         }
         opened => opened.ok(),
     };
     let (status, text) = match (path, &opened) {
         ("/ping", _) => (StatusCode::NO_CONTENT, String::new()),
-        ("/health" | "/ready", _) => match (path, why_ill(hub, opened.is_none())) {
+        ("/health" | "/ready", _) => match (path, why_ill(hub).await) {
             (_, Some(why)) => {
                 let text =
                     serde_json::json!({ "name": "plinth", "status": "fail", "message": why });
@@ -99,12 +100,15 @@ pub(super) async fn answer(
 
 /// Why points are neither taken nor asked for here, if so: as the health of the server's own port
 /// says it.
-fn why_ill(hub: &Hub, is_closed: bool) -> Option<String> {
+pub(super) async fn why_ill(hub: &Hub) -> Option<String> {
     if let Some(error) = hub.asking.pulse.refusal() {
         return Some(format!("{}: {} ({})", why_refused(&error), error.name(), error.code()));
     }
-    let why = || hub.slot.takes_now().err().map(|why| why.to_string()).unwrap_or_default();
-    is_closed.then(why)
+    if let Err(why) = hub.slot.takes_now() {
+        return Some(why.to_string());
+    }
+    // What was opened before somebody locked the database stays open.
+    hub.asking.pulse.lock().await.map(|lock| lock.to_string())
 }
 
 /// The content type of an answer.
@@ -210,18 +214,19 @@ async fn influx(
 ) -> (StatusCode, String) {
     let unit = match unit(query) {
         Ok(unit) => unit,
-        Err(why) => return (StatusCode::BAD_REQUEST, json(&why)),
+        Err(why) => return (StatusCode::BAD_REQUEST, json(StatusCode::BAD_REQUEST, &why)),
     };
     let body = match decoded(hub, headers, body, held).await {
         Ok(body) => body,
-        Err((status, why)) => return (status, json(&why)),
+        Err((status, why)) => return (status, json(status, &why)),
     };
     let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, unit)), sender);
     let Some(at) = fed(hub, opened, (&mut session, held), &body).await else {
-        return (StatusCode::SERVICE_UNAVAILABLE, json(&told(hub, &session)));
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return (status, json(status, &told(hub, &session)));
     };
     let (status, text, _) = end(hub, opened, session, &body[at..]).await;
-    (status, if text.is_empty() { text } else { json(&text) })
+    (status, if text.is_empty() { text } else { json(status, &text) })
 }
 
 /// Feeds a session with a body, and saves what it takes of it: how many bytes of whole lines there
@@ -288,9 +293,18 @@ fn told(hub: &Hub, session: &Session) -> String {
     format!("partial write: {} points were taken; {told}", session.saved())
 }
 
-pub(super) fn json(why: &str) -> String {
+/// What InfluxDB's clients are told, with the name that it has for such an error.
+pub(super) fn json(status: StatusCode, why: &str) -> String {
     let why = why.trim_end();
-    serde_json::json!({ "code": "invalid", "error": why, "message": why }).to_string() + "\n"
+    let code = match status {
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::PAYLOAD_TOO_LARGE => "request too large",
+        StatusCode::TOO_MANY_REQUESTS => "too many requests",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        _ => "invalid",
+    };
+    serde_json::json!({ "code": code, "error": why, "message": why }).to_string() + "\n"
 }
 
 /// What senders ask of a database before they send to it; which one is of no matter here, so each
@@ -312,7 +326,7 @@ fn influx_query(url: &[u8], form: &[u8]) -> (StatusCode, String) {
         }
         _ => {
             let why = "InfluxQL is not answered here; ask /api/v1/query or /api/query";
-            return (StatusCode::BAD_REQUEST, json(why));
+            return (StatusCode::BAD_REQUEST, json(StatusCode::BAD_REQUEST, why));
         }
     };
     (StatusCode::OK, serde_json::json!({ "results": [result] }).to_string() + "\n")
