@@ -34,6 +34,14 @@ pub enum Error {
     Deleted,
     /// These series were opened to be read alone.
     ReadOnly,
+    /// A series of a metric that isn't among those of [`SeriesStore::within`], which are all that
+    /// there are for whoever asks.
+    ///
+    /// [`SeriesStore::within`]: crate::SeriesStore::within
+    Denied {
+        /// The metric.
+        metric: String,
+    },
     /// Too much of a kind, such as deleted spans of one series.
     TooMany {
         /// Of what, and how many there may be.
@@ -95,6 +103,9 @@ impl fmt::Display for Error {
             Self::Behind => write!(f, "too many points wait to be saved"),
             Self::Deleted => write!(f, "the series was deleted"),
             Self::ReadOnly => write!(f, "these series were opened to be read alone"),
+            Self::Denied { metric } => {
+                write!(f, "permission_denied (6000): no grant covers writing the metric {metric:?}")
+            }
             Self::TooMany { what } => write!(f, "too many: {what}"),
             Self::Locked(error) if *error == plinth_types::Error::database_locked() => write!(
                 f,

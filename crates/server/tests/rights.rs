@@ -9,6 +9,8 @@ mod alone;
 mod common;
 #[path = "rights/locals.rs"]
 mod locals;
+#[path = "rights/metrics.rs"]
+mod metrics;
 #[path = "rights/tokens.rs"]
 mod tokens;
 

@@ -136,7 +136,7 @@ pub const ALL: &[Command] = &[
         "grant ROLE SUBJECT [SCOPE]",
         "gives somebody a right, and says so to all servers",
         "ROLE: reader, writer or operator. SUBJECT: cert RULE (as --tls-verify-peers has them), token CLAIM=VALUE,..., address IP[/BITS], user NAME (of the server's machine, or his number), or anybody. \
-         SCOPE: all, prefix KEY, range BEGIN END, tenant NAME, or series. The first one has to be an operator: from then on only grants say who may what.",
+         SCOPE: all, prefix KEY, range BEGIN END, tenant NAME, series, or metric NAME (or cpu.* for all that begin so). The first one has to be an operator: from then on only grants say who may what.",
     ),
     command(
         "help",

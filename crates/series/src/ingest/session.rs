@@ -27,6 +27,7 @@ use crate::name::Name;
 use crate::record::Kind;
 use crate::store::{Admitted, Mail, Newcomers, Series, SeriesStore, prefetch_series};
 use crate::value::Point;
+use plinth_types::MetricSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,6 +118,15 @@ thread_local! {
     static ROOM: std::cell::Cell<Room> = std::cell::Cell::default();
 }
 
+/// What a sender may write.
+#[derive(Default, Debug)]
+struct Sight {
+    /// The metrics; `None` for all.
+    metrics: Option<Arc<MetricSet>>,
+    /// Whether it has sent something else.
+    is_exceeded: bool,
+}
+
 /// A stream of points from one sender.
 ///
 /// ```
@@ -138,6 +148,7 @@ pub struct Session {
     memory: Memory,
     /// Who makes the series that it makes.
     newcomers: Option<Arc<Newcomers>>,
+    sight: Sight,
     /// What of the memory is this session's.
     accounted: usize,
     runs: Runs,
@@ -166,7 +177,18 @@ impl Session {
         let (runs, points) = (Runs::default(), Vec::new());
         let (saved, saved_records) = (0, (0, 0));
         let newcomers = None;
-        Self { parser, intake, saved, saved_records, memory, newcomers, accounted: 0, runs, points }
+        Self {
+            parser,
+            intake,
+            saved,
+            saved_records,
+            memory,
+            newcomers,
+            sight: Sight::default(),
+            accounted: 0,
+            runs,
+            points,
+        }
     }
 
     /// Takes bytes in, and says how many of them; the rest comes again, with what arrives behind
@@ -200,6 +222,22 @@ impl Session {
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) =
             (0, 0, false, 0);
         self.saved_records = (0, 0);
+        self.sight.is_exceeded = false;
+    }
+
+    /// Whoever sends now may write series of these metrics, or of all: what isn't saved yet is
+    /// judged by that, too. Others are refused, one by one.
+    pub fn restrict(&mut self, metrics: Option<Arc<MetricSet>>) {
+        if self.sight.metrics != metrics {
+            // What the one before might write, and was looked up, says nothing of this one.
+            self.intake.names.close();
+            self.sight.metrics = metrics;
+        }
+    }
+
+    /// Whether something was refused because its sender may not write it.
+    pub fn was_denied(&self) -> bool {
+        self.sight.is_exceeded
     }
 
     /// What comes goes to another store from now on; what was saved is the old one's to keep. The
@@ -365,6 +403,8 @@ impl Session {
     }
 
     async fn try_save(&mut self, store: &SeriesStore) -> Result<()> {
+        let within = self.sight.metrics.clone().map(|metrics| store.within(metrics));
+        let store = within.as_ref().unwrap_or(store);
         let (first, names) = self.intake.names.unopened();
         if self.has_points() {
             store.check_stored().await?;
@@ -373,6 +413,8 @@ impl Session {
         if !names.is_empty() {
             let Admitted { series, made } = store.admit(&names).await?;
             let refused = self.intake.names.open(first, series);
+            let is_denied = |(_, why): &(Name, Error)| matches!(why, Error::Denied { .. });
+            self.sight.is_exceeded |= refused.iter().any(is_denied);
             self.tell_refused(&refused);
             let now = store.env().now();
             wait = self.newcomers.as_ref().map_or(wait, |newcomers| newcomers.made(now, made));
@@ -634,9 +676,12 @@ impl Session {
         self.saved
     }
 
-    /// What was said of metrics, which is forgotten here.
+    /// What was said of metrics that may be written, which is forgotten here.
     pub fn take_metadata(&mut self) -> Vec<Metadata> {
-        std::mem::take(&mut self.intake.besides.metadata)
+        let mut all = std::mem::take(&mut self.intake.besides.metadata);
+        let sight = &self.sight.metrics;
+        all.retain(|one| sight.as_ref().is_none_or(|sight| sight.has(&one.metric)));
+        all
     }
 
     /// Native histograms and exemplars that were saved so far. Those are among the points

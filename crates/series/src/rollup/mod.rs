@@ -25,13 +25,12 @@
 //! Read next: `row.rs` for the bytes, `rules.rs`.
 
 mod digest;
-mod metrics;
 mod row;
 mod rules;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use digest::{Bucket, Maker, begin_of, end_of};
-pub use metrics::Metrics;
+pub use plinth_types::Metrics;
 pub(crate) use row::{MAX_BUCKETS, decode, encode};
 pub use rules::{Keeping, Rollup};

@@ -5,8 +5,8 @@
 //! its rollups lie under that, so those of a rule that was removed are never taken for another
 //! one's.
 
-use super::metrics::Metrics;
 use crate::error::{Error, Result};
+use plinth_types::Metrics;
 use serde_json::{Value as Json, json};
 use std::fmt;
 use std::time::Duration;

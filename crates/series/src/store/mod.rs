@@ -111,6 +111,7 @@ use names::Index;
 use pending::Pending;
 use plinth_client::{Database, Transaction};
 use plinth_env::prefetch_lines;
+use plinth_types::MetricSet;
 use plot::{Plot, Whole};
 use rest::Seen;
 use rolls::Rolls;
@@ -213,6 +214,8 @@ impl Default for Settings {
 pub struct SeriesStore {
     /// By number: all into which the place is divided, or some.
     parts: Arc<[Part]>,
+    /// Of which metrics there are series for whoever uses it; `None` for all.
+    sight: Option<Arc<MetricSet>>,
 }
 
 /// A part of the series, or all of them where they are not divided.

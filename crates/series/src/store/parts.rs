@@ -14,10 +14,11 @@ use super::plot::part_of;
 use super::search::StoreStats;
 use super::{Part, Role, Series, SeriesStore, Shared, Standing, retry};
 use crate::error::{Error, Result};
-use crate::name::Name;
+use crate::name::{Name, plain};
 use crate::tree::Span;
 use plinth_env::Env;
 use plinth_env::sync::all;
+use plinth_types::MetricSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +28,7 @@ const PAGE: usize = 1000;
 
 impl SeriesStore {
     pub(super) fn of_one(shared: Arc<Shared>) -> Self {
-        Self { parts: Arc::new([Part { shared }]) }
+        Self { parts: Arc::new([Part { shared }]), sight: None }
     }
 
     /// The store of these parts of one place, of which there is at least one.
@@ -38,7 +39,19 @@ impl SeriesStore {
             parts.is_sorted_by(|one, next| one.of.number < next.of.number),
             "no part of a place is in a store twice"
         );
-        Self { parts: parts.into_iter().map(|shared| Part { shared }).collect() }
+        Self { parts: parts.into_iter().map(|shared| Part { shared }).collect(), sight: None }
+    }
+
+    /// The same store for somebody for whom there are only the series of some metrics: others are
+    /// neither found nor listed, and can't be made ([`Error::Denied`]).
+    #[must_use]
+    pub fn within(&self, metrics: Arc<MetricSet>) -> Self {
+        Self { sight: Some(metrics), ..self.clone() }
+    }
+
+    /// Whether there are series of a metric, as it stands in names, for whoever uses the store.
+    fn sees(&self, metric: &str) -> bool {
+        self.sight.as_ref().is_none_or(|sight| sight.has(&plain(metric)))
     }
 
     pub(super) fn shareds(&self) -> Vec<Arc<Shared>> {
@@ -87,7 +100,7 @@ impl SeriesStore {
     pub fn parts_among(&self, numbers: &[usize]) -> Option<Self> {
         let of = self.parts.iter().filter(|part| numbers.contains(&part.shared.of.number));
         let parts: Vec<_> = of.map(|part| part.shared.clone()).collect();
-        (!parts.is_empty()).then(|| Self::of(parts))
+        (!parts.is_empty()).then(|| Self { sight: self.sight.clone(), ..Self::of(parts) })
     }
 
     /// Gives leases up after a last commit of what was appended: nobody owns the series then, and
@@ -150,7 +163,11 @@ impl SeriesStore {
         let mut by_part: BTreeMap<usize, (Vec<usize>, Vec<Name>)> = BTreeMap::new();
         let mut series: Vec<Result<Series>> = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {
-            let name = match Name::parse(name) {
+            let denied = |name: &Name| Error::Denied { metric: plain(name.metric()).into_owned() };
+            let name = Name::parse(name).and_then(|name| {
+                if self.sees(name.metric()) { Ok(name) } else { Err(denied(&name)) }
+            });
+            let name = match name {
                 Ok(name) => name,
                 Err(why) => {
                     series.push(Err(why));
@@ -174,7 +191,13 @@ impl SeriesStore {
             let admitted = admitted?;
             made += admitted.made;
             for (place, one) in places.iter().zip(admitted.series) {
-                series[*place] = one;
+                series[*place] = match (one, &self.sight) {
+                    // How many there are of others is nobody's business.
+                    (Err(Error::TooMany { .. }), Some(_)) => Err(Error::TooMany {
+                        what: "series, of this metric or in all: there may be no more".to_owned(),
+                    }),
+                    (one, _) => one,
+                };
             }
         }
         Ok(Admitted { series, made })
@@ -191,6 +214,9 @@ impl SeriesStore {
     /// [`Error::Name`], [`Error::Database`], [`Error::Damaged`].
     pub async fn existing(&self, name: &str) -> Result<Option<Series>> {
         let name = Name::parse(name)?;
+        if !self.sees(name.metric()) {
+            return Ok(None);
+        }
         self.part_of_name(&name)?.existing(name).await
     }
 
@@ -254,7 +280,9 @@ impl SeriesStore {
     /// acknowledged and in no leaf yet is set aside, and taken in when the store is opened and the
     /// rows can be read again, from a backup for example. All other series are what they were.
     pub fn damaged(&self) -> Vec<(String, String)> {
-        self.parts.iter().flat_map(|part| part.shared.index.damage.list()).collect()
+        let all = self.parts.iter().flat_map(|part| part.shared.index.damage.list());
+        // Some have no name that could be told.
+        all.filter(|_| self.sight.is_none()).collect()
     }
 
     /// Keeps a text under a name, in place of what was kept there. An empty one is nothing.
@@ -321,6 +349,9 @@ impl SeriesStore {
         (least, limit): (Id, usize),
         skips: bool,
     ) -> Result<(Vec<Found>, Option<Id>)> {
+        if !self.sees(metric) {
+            return Ok((Vec::new(), None));
+        }
         if least == 0 {
             self.have_taken_in().await?;
         }
@@ -362,17 +393,27 @@ impl SeriesStore {
 
     /// All series with numbers from `least` on, ascending, some of them; and whether there are no
     /// more.
-    pub(crate) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
+    pub(crate) async fn page_of_all(&self, mut least: Id) -> Result<(Vec<Found>, bool)> {
         if least == 0 {
             self.have_taken_in().await?;
         }
-        let page = async |part: &Part| {
-            let (found, is_end) = part.page_of_all(part.shared.least(least), false).await?;
-            let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
-            Ok((found, next))
-        };
-        let (found, next) = self.merged(all(self.parts.iter().map(page)).await)?;
-        Ok((found, next.is_none()))
+        // Of a series without a name that can be read nobody knows whether it is one of those.
+        let skips = self.sight.is_some();
+        loop {
+            let page = async |part: &Part| {
+                let (found, is_end) = part.page_of_all(part.shared.least(least), skips).await?;
+                let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
+                Ok((found, next))
+            };
+            let (mut found, next) = self.merged(all(self.parts.iter().map(page)).await)?;
+            found.retain(|found| self.sees(found.name.metric()));
+            match next {
+                // An empty page is the last one.
+                Some(next) if found.is_empty() => least = next,
+                next => return Ok((found, next.is_none())),
+            }
+            self.env().give_way().await;
+        }
     }
 
     /// Series in the order of their numbers, some of them: those of a metric that have for each of
@@ -414,7 +455,7 @@ impl SeriesStore {
     pub(crate) async fn named(&self, names: &[Name]) -> Result<Vec<Found>> {
         self.have_taken_in().await?;
         let mut by_part: BTreeMap<usize, Vec<Name>> = BTreeMap::new();
-        for name in names {
+        for name in names.iter().filter(|name| self.sees(name.metric())) {
             let number = part_of(name, self.first().of.whole.parts());
             by_part.entry(number).or_default().push(name.clone());
         }
@@ -438,6 +479,34 @@ impl SeriesStore {
     /// # Errors
     /// [`Error::Database`], [`Error::Damaged`].
     pub async fn list(
+        &self,
+        listing: &Listing,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        match listing {
+            Listing::Tags { metric } | Listing::Values { metric, .. } if !self.sees(metric) => {
+                return Ok(Vec::new());
+            }
+            Listing::Metrics if self.sight.is_some() => {}
+            _ => return self.list_all(listing, prefix, after, limit).await,
+        }
+        let (mut found, mut after) = (Vec::new(), after.map(str::to_owned));
+        while found.len() < limit {
+            let page = self.list_all(listing, prefix, after.as_deref(), PAGE).await?;
+            let is_end = page.len() < PAGE;
+            after = page.last().cloned();
+            found.extend(page.into_iter().filter(|metric| self.sees(metric)));
+            if is_end {
+                break;
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn list_all(
         &self,
         listing: &Listing,
         prefix: &str,

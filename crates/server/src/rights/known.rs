@@ -10,7 +10,8 @@ use super::{Identity, Local};
 use plinth_client::Endpoint;
 use plinth_types::rights::{Coverage, Grant, Role, Scope, Subject};
 use plinth_types::{
-    Bytes, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, Result, key_after, strinc, system,
+    Bytes, KeyList, KeyRange, KeySelector, KeySpace, Metrics, RangeRead, Result, key_after, strinc,
+    system,
 };
 use std::collections::BTreeSet;
 
@@ -102,6 +103,7 @@ impl Found {
     fn part(&self, scope: &Scope) -> Option<Part> {
         match scope {
             Scope::Series => Some(Part::Series),
+            Scope::Metric(metrics) => Some(Part::Metric(metrics.clone())),
             Scope::All => Some(Part::Keys(KeyRange::new(&b""[..], system::NORMAL_END))),
             Scope::Range(range) => Some(Part::Keys(range.clone())),
             Scope::Tenant(name) => self.tenant(name)?.map(Part::Keys),
@@ -132,6 +134,7 @@ pub(super) struct Known {
 enum Part {
     Keys(KeyRange),
     Series,
+    Metric(Metrics),
 }
 
 impl Known {
@@ -167,7 +170,7 @@ impl Known {
         let given: Vec<_> = self.rights.iter().filter(|(whom, ..)| whom.is(who)).collect();
         let keys = given.iter().filter_map(|(_, role, part)| match part {
             Part::Keys(range) => Some((*role, range.clone())),
-            Part::Series => None,
+            Part::Series | Part::Metric(_) => None,
         });
         let (mut tenants, mut missing) = (Vec::new(), Vec::new());
         for tenant in who.claims.iter().flat_map(|claims| &claims.tenants) {
@@ -185,7 +188,12 @@ impl Known {
         }
         let keys = keys.chain(tenants.into_iter().map(|range| (Role::Writer, range)));
         let of_series = given.iter().filter(|(.., part)| matches!(part, Part::Series));
-        Ok(Coverage::of(keys).with_series(of_series.map(|(_, role, _)| *role).max()))
+        let of_metrics = given.iter().filter_map(|(_, role, part)| match part {
+            Part::Metric(metrics) => Some((*role, metrics.clone())),
+            Part::Keys(_) | Part::Series => None,
+        });
+        let coverage = Coverage::of(keys).with_metrics(of_metrics);
+        Ok(coverage.with_series(of_series.map(|(_, role, _)| *role).max()))
     }
 }
 

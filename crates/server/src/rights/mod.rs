@@ -43,6 +43,8 @@ use known::{Found, Known};
 use plinth_client::Endpoint;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Stream};
+#[cfg(feature = "series")]
+use plinth_types::MetricSet;
 use plinth_types::rights::{Coverage, Subject};
 use plinth_types::{Bytes, Error, Result, Version};
 use remembered::Remembered;
@@ -305,8 +307,8 @@ impl Rights {
         tokens.map(|tokens| tokens.believe(&self.env, token, allowance)).transpose()
     }
 
-    /// Whether somebody may send points of time series, or ask for them. It is found out once for
-    /// each change of rights, and then known.
+    /// Whether somebody may send points of time series, or ask for them, and of which metrics;
+    /// `None` for all. It is found out once for each change of rights, and then known.
     ///
     /// # Errors
     /// `permission_denied`; `process_behind` if that isn't known yet; those of `who`.
@@ -316,13 +318,13 @@ impl Rights {
         known: &mut Judged,
         writes: bool,
         who: impl FnOnce() -> Result<Identity>,
-    ) -> Result<()> {
+    ) -> Result<Option<Arc<MetricSet>>> {
         let epoch = self.epoch();
         match epoch {
-            OPEN | BEHIND => return Ok(()),
+            OPEN | BEHIND => return Ok(None),
             // Points are taken before there is a majority, and others would be asked in no time
             // where there is one.
-            ALONE if writes => return Ok(()),
+            ALONE if writes => return Ok(None),
             _ => self.check_fresh()?,
         }
         let coverage = match &known.0 {
@@ -346,7 +348,7 @@ impl Rights {
         from: &Identity,
         token: Option<&str>,
         writes: bool,
-    ) -> Result<()> {
+    ) -> Result<Option<Arc<MetricSet>>> {
         self.check_series(&mut Judged::default(), writes, || self.identity(from, token))
     }
 

@@ -13,11 +13,18 @@ use crate::door::Doors;
 use crate::rights::{Identity, Rights};
 use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::{HeaderMap, StatusCode, header};
-use plinth_env::Env;
+use plinth_env::{Env, Sleep};
 use plinth_types::quotas::Of;
-use plinth_types::{Error, Result};
+use plinth_types::{Error, MetricSet, Result};
+use std::future::poll_fn;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How often it is looked whether somebody may still what he is being answered.
+const LOOK: Duration = Duration::from_millis(250);
 
 pub(super) struct Access {
     token: Option<String>,
@@ -70,14 +77,22 @@ impl Access {
         &self.rights
     }
 
-    /// Refuses who may not ask: with a status, and why. A wrong token has to wait for that.
+    /// Refuses who may not ask: with a status, and why. A wrong token has to wait for that. Whoever
+    /// has the token of this door may all of it, for good; to others leave is given.
     pub(super) async fn check(
         &self,
         env: &Env,
         headers: &HeaderMap,
         (from, writes): (&Identity, bool),
-    ) -> std::result::Result<(), (StatusCode, &'static str)> {
-        let by_rights = || self.rights.check_series_of(from, given(headers), writes);
+    ) -> std::result::Result<Option<Leave>, (StatusCode, &'static str)> {
+        let by_rights = || {
+            let epoch = self.rights.epoch();
+            let metrics = self.rights.check_series_of(from, given(headers), writes)?;
+            let (rights, from, env) = (self.rights.clone(), from.clone(), env.clone());
+            let token = given(headers).map(str::to_owned);
+            let timer = Box::pin(env.sleep(LOOK));
+            Ok(Leave { env, rights, from, token, writes, metrics, epoch, timer })
+        };
         let host = headers.get(header::HOST).filter(|_| self.is_local);
         let is_ours = host.is_none_or(|host| host.to_str().is_ok_and(is_local));
         let Some(token) = &self.token else {
@@ -90,21 +105,73 @@ impl Access {
             if judged.is_err() && given(headers).is_some() {
                 env.sleep(PENANCE).await;
             }
-            return judged.map_err(|why| refused(&why));
+            return judged.map(Some).map_err(|why: Error| refused(&why));
         };
         match given(headers) {
-            Some(given) if is_same(given, token) => Ok(()),
+            Some(given) if is_same(given, token) => return Ok(None),
             // An address is shown by a page of somebody else's in a browser here, too.
-            _ if is_ours && self.rights.are_known() && by_rights().is_ok() => Ok(()),
-            Some(_) => {
-                env.sleep(PENANCE).await;
-                Err((StatusCode::UNAUTHORIZED, "the token is wrong"))
+            _ if is_ours && self.rights.are_known() => {
+                if let Ok(leave) = by_rights() {
+                    return Ok(Some(leave));
+                }
             }
-            None => Err((
-                StatusCode::UNAUTHORIZED,
-                "a token is needed: send it in the header Authorization, as a bearer",
-            )),
+            _ => {}
         }
+        if given(headers).is_some() {
+            env.sleep(PENANCE).await;
+            return Err((StatusCode::UNAUTHORIZED, "the token is wrong"));
+        }
+        let why = "a token is needed: send it in the header Authorization, as a bearer";
+        Err((StatusCode::UNAUTHORIZED, why))
+    }
+}
+
+/// That somebody is answered, for as long as he may what he might when he asked.
+pub(super) struct Leave {
+    env: Env,
+    rights: Arc<Rights>,
+    from: Identity,
+    token: Option<String>,
+    pub(super) writes: bool,
+    /// Of which metrics there are series for him; `None` for all.
+    pub(super) metrics: Option<Arc<MetricSet>>,
+    /// As of which epoch of rights that is so.
+    epoch: u64,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Leave {
+    /// Whether it still holds.
+    pub(super) fn holds(&mut self) -> bool {
+        let epoch = self.rights.epoch();
+        if epoch == self.epoch {
+            return self.rights.check_fresh().is_ok();
+        }
+        match self.rights.check_series_of(&self.from, self.token.as_deref(), self.writes) {
+            Ok(metrics) if metrics == self.metrics => {
+                self.epoch = epoch;
+                true
+            }
+            Ok(_) => false,
+            // It is known soon, and looked at then.
+            Err(why) => why == Error::tag_throttled(),
+        }
+    }
+
+    /// Looks at that now and from time to time, until it holds no more.
+    pub(super) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.holds() {
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.timer = Box::pin(self.env.sleep(LOOK));
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits until it holds no more.
+    pub(super) async fn ended(&mut self) {
+        poll_fn(|context| self.poll_ended(context)).await;
     }
 }
 

@@ -51,15 +51,18 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
                     judged = (from.ip(), Judged::default());
                 }
                 let may = hub.check_sender(&mut judged.1, || Identity::at(from.ip()));
-                let opened = may.and_then(|()| hub.slot.takes_now());
-                if let Ok(opened) = &opened
+                let opened = may.and_then(|metrics| Ok((hub.slot.takes_now()?, metrics)));
+                if let Ok((opened, _)) = &opened
                     && known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, opened))
                 {
                     // A session remembers series of the store that it wrote to.
                     (session, known) = (new_session(), Some(opened.clone()));
                 }
                 let result = match opened {
-                    Ok(opened) => take(&opened.store, &mut session, &buffer[..len]).await,
+                    Ok((opened, metrics)) => {
+                        session.restrict(metrics);
+                        take(&opened.store, &mut session, &buffer[..len]).await
+                    }
                     Err(why) => {
                         session.restart(Protocol::Resp);
                         session.refuse(&why);

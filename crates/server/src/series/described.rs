@@ -4,6 +4,7 @@
 
 use plinth_series::form_pairs;
 use plinth_series::ingest::Metadata;
+use plinth_types::MetricSet;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -29,8 +30,10 @@ impl Described {
         }
     }
 
-    /// The answer to a request with these parameters: `metric`, if it is about one, and `limit`.
-    pub(super) fn answer(&self, parameters: &[&[u8]]) -> String {
+    /// The answer to a request with these parameters: `metric`, if it is about one, and `limit`;
+    /// for somebody for whom there are these metrics, or all.
+    pub(super) fn answer(&self, parameters: &[&[u8]], metrics: Option<&MetricSet>) -> String {
+        let is_shown = |metric: &str| metrics.is_none_or(|metrics| metrics.has(metric));
         let parameters = || parameters.iter().flat_map(|part| form_pairs(part));
         let of = |wanted: &str| parameters().find(|(name, _)| name == wanted).map(|(_, it)| it);
         let limit = of("limit").and_then(|limit| limit.parse().ok()).unwrap_or(0);
@@ -41,8 +44,14 @@ impl Described {
             (metric.clone(), json!([{ "type": kind, "help": help, "unit": unit }]))
         };
         let data: Map<String, Value> = match of("metric").filter(|metric| !metric.is_empty()) {
-            Some(metric) => known.get(&metric).map(one).into_iter().take(limit).collect(),
-            None => known.values().map(one).take(limit).collect(),
+            Some(metric) => {
+                let found = known.get(&metric).filter(|_| is_shown(&metric));
+                found.map(one).into_iter().take(limit).collect()
+            }
+            None => {
+                let shown = known.values().filter(|one| is_shown(&one.metric));
+                shown.map(one).take(limit).collect()
+            }
         };
         json!({ "status": "success", "data": data }).to_string()
     }
@@ -64,14 +73,14 @@ mod tests {
         newer.kind = "counter";
         known.take(vec![newer]);
         assert_eq!(known.0.lock().unwrap().len(), MAX_METRICS);
-        let answer = known.answer(&[b"metric=m000007"]);
+        let answer = known.answer(&[b"metric=m000007"], None);
         let expected =
             r#"{"data":{"m000007":[{"help":"h","type":"counter","unit":""}]},"status":"success"}"#;
         assert_eq!(answer, expected);
         assert!(
-            known.answer(&[b"limit=2"]).contains("m000001")
-                && !known.answer(&[b"limit=2"]).contains("m000002")
+            known.answer(&[b"limit=2"], None).contains("m000001")
+                && !known.answer(&[b"limit=2"], None).contains("m000002")
         );
-        assert_eq!(known.answer(&[b"metric=none"]), r#"{"data":{},"status":"success"}"#);
+        assert_eq!(known.answer(&[b"metric=none"], None), r#"{"data":{},"status":"success"}"#);
     }
 }

@@ -8,12 +8,15 @@
 //! a status that says so to those who look at nothing else. A stream of Arrow's, and an export,
 //! have no room for a line: they break off, and their readers find no end.
 
+use super::access::Leave;
 use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
 use super::reply::{IDLE, Made, Reply, State, Work, refusal};
+use super::sight::{is_of_all, metrics_of, seen};
 use super::throttle::Payer;
-use super::{Hub, bodies, import, otlp, pass, pulse, put, rules, scrape, write};
+use super::waiting::Sender;
+use super::{Hub, bodies, import, measured, otlp, pass, pulse, put, rules, scrape, write};
 use crate::http::{Bounds, Patience, Site};
 use crate::rights::{Identity, Rights};
 use hyper::body::{Body, Incoming};
@@ -35,7 +38,6 @@ use std::future::poll_fn;
 use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// For how long somebody is looked for who owns the series, where several servers share them, and
@@ -71,32 +73,36 @@ impl Site for Hub {
         request: Request<Incoming>,
         patience: Arc<Patience>,
     ) -> Response<Reply> {
-        let (answer, payer) = answer(&self, request, &patience).await;
+        let (answer, payer, leave) = answer(&self, request, &patience).await;
         // An answer without a body, or to HEAD, is sent without asking for a piece of it.
         patience.set(IDLE);
-        answer.map(|state| Reply { state, patience, payer })
+        answer.map(|state| Reply { state, patience, payer, leave })
     }
 }
 
+/// Who pays for an answer, and for how long it may go on; for nothing, and to its end, unless it is
+/// said.
+type Admitted = (Option<Payer>, Option<Leave>);
+
 /// Whether a request may be answered, and who pays for that: another server that passes it on
-/// proves that it knows the lease, and has had it paid for; everybody else proves himself.
+/// proves that it knows the lease, has had it paid for, and ends it; everybody else proves himself.
+/// Of which metrics there are series for him is noted in the request.
 async fn check(
     hub: &Hub,
-    request: &Request<Incoming>,
+    request: &mut Request<Incoming>,
     patience: &Patience,
-) -> Result<Option<Payer>, (StatusCode, &'static str)> {
+) -> Result<Admitted, (StatusCode, &'static str)> {
     let from = patience.other_side();
-    let headers = request.headers();
-    if let Some(told) = headers.get(pass::LEASE) {
+    if let Some(told) = request.headers().get(pass::LEASE) {
         let is_known = told.to_str().is_ok_and(|told| hub.slot.is_secret(told));
-        return if is_known {
-            Ok(None)
-        } else {
-            Err((pass::MOVED, "the lease of the series is another one"))
+        return match is_known && pass::unwrap(request) {
+            true => Ok((None, None)),
+            false => Err((pass::MOVED, "the lease of the series is another one")),
         };
     }
+    let headers = request.headers();
     let writes = is_sent(request) || request.uri().path() == DELETE;
-    hub.access.check(&hub.env, headers, (from, writes)).await?;
+    let leave = hub.access.check(&hub.env, headers, (from, writes)).await?;
     if request.uri().path() == DELETE && hub.access.rights().is_alone() {
         let why = "this server has yet to learn who may do what: try again";
         return Err((StatusCode::SERVICE_UNAVAILABLE, why));
@@ -113,25 +119,28 @@ async fn check(
         }
         patience.set(IDLE);
     }
-    Ok(payer)
+    if let Some(metrics) = leave.as_ref().and_then(|leave| leave.metrics.clone()) {
+        request.extensions_mut().insert(metrics);
+    }
+    Ok((payer, leave))
 }
 
 /// What a request is answered.
 async fn answer(
     hub: &Hub,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     patience: &Patience,
-) -> (Response<State>, Option<Payer>) {
+) -> (Response<State>, Option<Payer>, Option<Leave>) {
     let is_influx = write::is_influx(request.uri().path());
     let is_read = request.uri().path() == RemoteRead::PATH;
     let path = request.uri().path().to_owned();
-    let mut pays = None;
+    let (mut pays, mut goes_on) = (None, None);
     let answered = async {
-        match check(hub, &request, patience).await {
-            Ok(payer) if is_sent(&request) => sent(hub, request, patience, payer).await,
-            Ok(payer) => {
-                pays = payer;
-                (admitted(hub, request, patience).await, None)
+        match check(hub, &mut request, patience).await {
+            Ok(admitted) if is_sent(&request) => sent(hub, request, patience, admitted).await,
+            Ok((payer, leave)) => {
+                (pays, goes_on) = (payer, leave);
+                (as_long_as(&mut goes_on, admitted(hub, request, patience)).await, None)
             }
             Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
         }
@@ -158,8 +167,30 @@ async fn answer(
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    (response, pays)
+    (response, pays, goes_on)
 }
+
+/// An answer, if it is there before whoever asked may not hear it any more. What deletes goes on:
+/// who begins that has done it.
+async fn as_long_as(
+    leave: &mut Option<Leave>,
+    answering: impl Future<Output = Answered>,
+) -> Answered {
+    let Some(held) = leave.as_mut().filter(|leave| !leave.writes) else {
+        return answering.await;
+    };
+    if let First::Left(answered) = race(answering, held.ended()).await
+        && held.holds()
+    {
+        return answered;
+    }
+    // That he may hear.
+    *leave = None;
+    told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK)
+}
+
+/// What those are told whose right has gone meanwhile.
+const TAKEN_BACK: &str = "-permission_denied (6000): the right to this was taken back\r\n";
 
 /// What a request is told that can't be answered now, as who asks there expects it.
 fn unanswered(path: &str, why: &plinth_series::Error) -> Answered {
@@ -195,14 +226,7 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
     let mut held = hub.bodies.hold();
     match (path.as_str(), request.method()) {
         ("/api/v1/metadata", &Method::GET | &Method::POST) => {
-            let (head, content) = request.into_parts();
-            match body(content, MAX_QUERY_BYTES, patience, &mut held).await {
-                Ok(form) => {
-                    let url = head.uri.query().unwrap_or_default().as_bytes();
-                    told(StatusCode::OK, JSON, hub.described.answer(&[url, &form]))
-                }
-                Err(status) => told(status, TEXT, format!("{}\n", why_not(status, "1 MiB"))),
-            }
+            metadata(hub, request, patience, &mut held).await
         }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
             let (head, content) = request.into_parts();
@@ -241,7 +265,15 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
                 told(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("-{why}\r\n"))
             })
         }
-        ("/api/stats", &Method::GET | &Method::HEAD) => told(StatusCode::OK, JSON, stats(hub)),
+        // They are about all series.
+        ("/api/stats", _) if metrics_of(request.extensions()).is_some() => told(
+            StatusCode::FORBIDDEN,
+            TEXT,
+            "-permission_denied (6000): a grant of some metrics says nothing of all\r\n",
+        ),
+        ("/api/stats", &Method::GET | &Method::HEAD) => {
+            told(StatusCode::OK, JSON, measured::stats(hub))
+        }
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
             told(StatusCode::OK, TEXT, FUNCTION_NAMES.join("\n") + "\n")
         }
@@ -263,6 +295,24 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
     }
 }
 
+/// What senders have said of metrics.
+async fn metadata(
+    hub: &Hub,
+    request: Request<Incoming>,
+    patience: &Patience,
+    held: &mut bodies::Held,
+) -> Answered {
+    let (head, content) = request.into_parts();
+    match body(content, MAX_QUERY_BYTES, patience, held).await {
+        Ok(form) => {
+            let url = head.uri.query().unwrap_or_default().as_bytes();
+            let metrics = metrics_of(&head.extensions).map(|metrics| &**metrics);
+            told(StatusCode::OK, JSON, hub.described.answer(&[url, &form], metrics))
+        }
+        Err(status) => told(status, TEXT, format!("{}\n", why_not(status, "1 MiB"))),
+    }
+}
+
 /// Whether somebody sends points.
 fn is_sent(request: &Request<Incoming>) -> bool {
     let (path, method) = (request.uri().path(), request.method());
@@ -278,7 +328,7 @@ async fn sent(
     hub: &Hub,
     request: Request<Incoming>,
     patience: &Patience,
-    payer: Option<Payer>,
+    (payer, leave): Admitted,
 ) -> (Answered, Option<write::Written>) {
     let mut held = hub.bodies.hold();
     let (head, content) = request.into_parts();
@@ -288,10 +338,15 @@ async fn sent(
             return (told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))), None);
         }
     };
+    if leave.is_some_and(|mut leave| !leave.holds()) {
+        return (told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK), None);
+    }
     if let Some(payer) = payer {
         payer.pay(content.len());
     }
-    let of = (patience.other_side().address, &mut held);
+    let metrics = metrics_of(&head.extensions).cloned();
+    let sender = Sender { address: patience.other_side().address, metrics };
+    let of = (&sender, &mut held);
     if otlp::owns(head.uri.path(), &head.method) {
         let (status, kind, bytes) = otlp::answer(hub, &head, &content, of).await;
         return (told(status, kind, bytes), None);
@@ -332,6 +387,7 @@ impl Hub {
             state,
             patience: Arc::new(Patience::new(&self.env, Identity::at(Ipv4Addr::LOCALHOST.into()))),
             payer: None,
+            leave: None,
         };
         while let Some(frame) = poll_fn(|context| Pin::new(&mut reply).poll_frame(context)).await {
             let lost = |why: QueryError| {
@@ -356,12 +412,13 @@ impl Hub {
 /// Why nobody answers.
 async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result<Answered> {
     if let Some(parts) = hub.slot.parts() {
-        match head.uri.path() {
-            DELETE => return Ok(delete_parts(hub, &parts, head, text).await),
-            path if (rules::owns(path) || scrape::owns(path)) && parts.store(0).is_none() => {
-                return of_first(hub, &parts, head, text).await;
-            }
-            _ => {}
+        let path = head.uri.path();
+        if path == DELETE {
+            return Ok(delete_parts(hub, &parts, head, text).await);
+        }
+        let is_duty = rules::owns(path) || scrape::owns(path);
+        if is_duty && is_of_all(head) && parts.store(0).is_none() {
+            return of_first(hub, &parts, head, text).await;
         }
     }
     let until = hub.env.now() + OWNER;
@@ -462,7 +519,7 @@ async fn delete_parts(hub: &Hub, parts: &SeriesParts, head: &Parts, text: &[u8])
                 }
                 continue;
             };
-            let (status, text) = delete_series(&store, &parameters).await;
+            let (status, text) = delete_series(&seen(&store, head), &parameters).await;
             if store.failure().is_some() {
                 not_done.push(part);
             } else if status != 204 {
@@ -528,7 +585,7 @@ const DELETE: &str = "/api/v1/admin/tsdb/delete_series";
 
 /// What is answered here.
 async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answered {
-    let path = head.uri.path();
+    let (path, store) = (head.uri.path(), &seen(store, head));
     if charts::owns(path) {
         let (Ok(answer) | Err(answer)) = charts::here(&hub.env, store, head).await;
         let (status, text) = answer.into_parts();
@@ -564,7 +621,8 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
             Err((status, text)) => json_told(status, text),
         };
     }
-    let (status, text) = match (path, hub.duties.answer(path, &parameters)) {
+    let of_duties = is_of_all(head).then(|| hub.duties.answer(path, &parameters)).flatten();
+    let (status, text) = match (path, of_duties) {
         (_, Some(answer)) => answer,
         (DELETE, None) => delete_series(store, &parameters).await,
         (_, None) => prometheus(store, path, &parameters, now(hub)).await,
@@ -714,28 +772,6 @@ async fn begun(
     // What is all there goes out at once, with its length.
     let rest = (!work.answer.is_ended()).then_some(work);
     Ok((kind, first.map_or(State::End, |first| State::Text(first.into(), rest))))
-}
-
-/// What the store has in memory.
-fn stats(hub: &Hub) -> String {
-    let stats = hub.slot.own().map(|opened| opened.store.stats()).unwrap_or_default();
-    let (parts, owned) = hub.slot.count();
-    let numbers = serde_json::json!({
-        "memory": {
-            "series": stats.series.to_string(),
-            "open_points": stats.open_points.to_string(),
-            "unsaved_points": stats.unsaved_points.to_string(),
-            "query_bytes": stats.query_bytes.to_string(),
-            "body_bytes": hub.bodies.held().to_string(),
-        },
-        "durability": {
-            "unsaved_seconds": stats.unsaved_for.as_secs_f64().to_string(),
-            "longest_unsaved_seconds": stats.longest_unsaved.as_secs_f64().to_string(),
-        },
-        "parts": { "all": parts.to_string(), "owned": owned.to_string() },
-        "queries": { "running": hub.asking.queries.load(Ordering::Relaxed).to_string() },
-    });
-    numbers.to_string() + "\n"
 }
 
 /// A request's body, if it has at most so many bytes. What comes then is ours to do: the sender's

@@ -5,12 +5,12 @@
 
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
+use super::waiting::Sender;
 use super::write::{Told, between, clock, decoded, end, fed};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use plinth_series::form_pairs;
 use plinth_series::ingest::{Clock, ImportLines, Protocol, ReadLine};
-use std::net::IpAddr;
 
 const LINES: &str = "/api/v1/import";
 const TEXT: &str = "/api/v1/import/prometheus";
@@ -25,7 +25,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held),
+    (sender, held): (&Sender, &mut Held),
 ) -> Told {
     let refused = |status: StatusCode, why: String| (status, format!("{}\n", why.trim_end()), None);
     let opened = match hub.slot.takes().await {

@@ -304,7 +304,8 @@ impl Connection {
     async fn follow(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
         // Something has come by now, so whoever has a certificate has shown it.
         let (stream, met) = (&self.stream, &self.met);
-        hub.check_sender(&mut self.judged, || identity(stream, met))?;
+        let metrics = hub.check_sender(&mut self.judged, || identity(stream, met))?;
+        self.session.restrict(metrics);
         let now = hub.slot.takes_now()?;
         if let Some(taker) = self.taker.take_if(|taker| !Arc::ptr_eq(taker, &now)) {
             if let Some(why) = taker.store.lost() {

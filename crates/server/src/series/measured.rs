@@ -102,3 +102,25 @@ fn write_store(hub: &Hub, stats: &StoreStats, text: &mut String) {
     ];
     write_all(text, "series", &numbers);
 }
+
+/// What the store has in memory.
+pub(super) fn stats(hub: &Hub) -> String {
+    let stats = hub.slot.own().map(|opened| opened.store.stats()).unwrap_or_default();
+    let (parts, owned) = hub.slot.count();
+    let numbers = serde_json::json!({
+        "memory": {
+            "series": stats.series.to_string(),
+            "open_points": stats.open_points.to_string(),
+            "unsaved_points": stats.unsaved_points.to_string(),
+            "query_bytes": stats.query_bytes.to_string(),
+            "body_bytes": hub.bodies.held().to_string(),
+        },
+        "durability": {
+            "unsaved_seconds": stats.unsaved_for.as_secs_f64().to_string(),
+            "longest_unsaved_seconds": stats.longest_unsaved.as_secs_f64().to_string(),
+        },
+        "parts": { "all": parts.to_string(), "owned": owned.to_string() },
+        "queries": { "running": hub.asking.queries.load(Ordering::Relaxed).to_string() },
+    });
+    numbers.to_string() + "\n"
+}

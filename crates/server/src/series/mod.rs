@@ -48,6 +48,7 @@ mod put;
 mod reply;
 mod rules;
 mod scrape;
+mod sight;
 mod throttle;
 mod waiting;
 mod write;
@@ -70,7 +71,7 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, Task};
 use plinth_series::SeriesLimits;
 use plinth_series::ingest::{Memory, Protocol, Session};
-use plinth_types::{Error, Result};
+use plinth_types::{Error, MetricSet, Result};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -241,7 +242,8 @@ impl Hub {
         self.stops.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether points may be taken from somebody, of whom it may be known already.
+    /// Whether points may be taken from somebody, of whom it may be known already, and of which
+    /// metrics.
     ///
     /// # Errors
     /// Why not.
@@ -249,7 +251,7 @@ impl Hub {
         &self,
         known: &mut Judged,
         who: impl FnOnce() -> Identity,
-    ) -> plinth_series::Result<()> {
+    ) -> plinth_series::Result<Option<Arc<MetricSet>>> {
         Ok(self.access.rights().check_series(known, true, || Ok(who()))?)
     }
 

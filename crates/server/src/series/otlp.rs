@@ -8,13 +8,13 @@
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
 use super::opened::Opened;
+use super::waiting::Sender;
 use super::write::{between, clock, decoded};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
 use plinth_series::ingest::otlp::{NoRequest, refusal, reply};
 use plinth_series::ingest::{OtlpMetrics, Protocol, Session};
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 /// Bytes of JSON that are read at once on a thread that others need too; more have one of their
 /// own.
@@ -24,6 +24,7 @@ const TOLD: usize = 4 << 10;
 
 /// Codes of gRPC, which stand in refusals.
 const INVALID_ARGUMENT: u32 = 3;
+const PERMISSION_DENIED: u32 = 7;
 const RESOURCE_EXHAUSTED: u32 = 8;
 const UNAVAILABLE: u32 = 14;
 
@@ -62,6 +63,7 @@ impl Encoding {
         let code = match status {
             StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
             StatusCode::PAYLOAD_TOO_LARGE => RESOURCE_EXHAUSTED,
+            StatusCode::FORBIDDEN => PERMISSION_DENIED,
             _ => INVALID_ARGUMENT,
         };
         self.told(status, refusal(code, why.trim_end(), self.is_json))
@@ -73,7 +75,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held),
+    (sender, held): (&Sender, &mut Held),
 ) -> Told {
     let Some(encoding) = Encoding::of(&head.headers) else {
         let why = "application/x-protobuf or application/json is expected\n";
@@ -159,6 +161,7 @@ async fn take(
         return encoding.refused(StatusCode::SERVICE_UNAVAILABLE, &told);
     }
     let saved = session.saved();
+    let was_denied = session.was_denied();
     hub.described.take(session.take_metadata());
     opened.waiting.put(session);
     match message.broken() {
@@ -166,6 +169,8 @@ async fn take(
             let why = format!("{why}; {saved} samples before that were taken");
             encoding.refused(StatusCode::BAD_REQUEST, &why)
         }
+        // As long as some are taken it is OTLP's way to say so with a success.
+        None if was_denied && saved == 0 => encoding.refused(StatusCode::FORBIDDEN, &told),
         None => encoding.told(StatusCode::OK, reply(rejected, &told, encoding.is_json)),
     }
 }

@@ -12,6 +12,7 @@
 //! questions that this passes on too.
 
 use super::Hub;
+use super::sight::metrics_of;
 use crate::config::Among;
 use crate::http::{Io, Whole};
 use hyper::body::{Body, Incoming};
@@ -24,17 +25,22 @@ use hyper::{Request, Response, StatusCode};
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
 use plinth_series::Holder;
-use plinth_types::{Bytes, Error, Result};
+use plinth_types::{Bytes, Error, MetricSet, Metrics, Result};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What a request says that another server of the same database passes on.
 pub(super) const LEASE: HeaderName = HeaderName::from_static("x-plinth-lease");
 /// Which parts a request is about that is passed on.
 const PARTS: HeaderName = HeaderName::from_static("x-plinth-parts");
+/// Of which metrics there are series for whoever asked what is passed on, as `Metrics` in
+/// hexadecimal, with commas between; and what the path begins with then, so that a server whose
+/// program doesn't know that answers nothing.
+const METRICS: HeaderName = HeaderName::from_static("x-plinth-metrics");
+const WITHIN: &str = "/api/within";
 /// What the path begins with where the store of another server asks about a part.
 pub(super) const PART: &str = "/api/part/";
 /// What a server answers that doesn't own the series.
@@ -191,6 +197,23 @@ pub(super) fn listed(headers: &HeaderMap) -> Option<Vec<usize>> {
     list.split(',').map(|part| part.parse().ok()).collect()
 }
 
+/// Takes the metrics that a request which was passed on is about from where [`request`] put them.
+/// Whether it could be understood.
+pub(super) fn unwrap<B>(request: &mut Request<B>) -> bool {
+    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    let Some(path) = path.strip_prefix(WITHIN) else { return true };
+    let (Ok(path), Some(metrics)) = (path.parse(), told(request.headers())) else { return false };
+    *request.uri_mut() = path;
+    request.extensions_mut().insert(Arc::new(metrics));
+    true
+}
+
+fn told(headers: &HeaderMap) -> Option<MetricSet> {
+    let list = headers.get(METRICS)?.to_str().ok()?;
+    let one = |text: &str| Metrics::parse(std::str::from_utf8(&unhexed(text)?).ok()?);
+    Some(MetricSet::of(list.split(',').map(one).collect::<Option<Vec<_>>>()?))
+}
+
 /// A request as it is passed on.
 fn request(
     holder: &Holder,
@@ -198,8 +221,16 @@ fn request(
     body: &[u8],
     parts: Option<&[usize]>,
 ) -> Result<Request<Whole>> {
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let metrics = metrics_of(&head.extensions);
+    if metrics.is_some() {
+        path.insert_str(0, WITHIN);
+    }
     let mut request = Request::builder().method(head.method.clone()).uri(path);
+    if let Some(metrics) = metrics {
+        let list: Vec<String> = metrics.iter().map(|one| hex(one.to_string().as_bytes())).collect();
+        request = request.header(METRICS, list.join(","));
+    }
     request = request.header(LEASE, hex(&holder.secret)).header(HOST, "localhost");
     if let Some(parts) = parts {
         let list: Vec<String> = parts.iter().map(ToString::to_string).collect();
@@ -267,6 +298,13 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The bytes that [`hex`] has written so.
+fn unhexed(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let pairs = digits.filter(|digits| digits.len().is_multiple_of(2))?;
+    pairs.chunks(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).ok()).collect()
+}
+
 /// A connection to a door of series.
 async fn connect(hub: &Hub, address: &str) -> Result<Stream> {
     let (bare, is_secure) =
@@ -286,4 +324,52 @@ async fn connect(hub: &Hub, address: &str) -> Result<Stream> {
     }
     Err(Error::tls_error()
         .with_detail("the owner of the series speaks TLS, and this server has no certificate"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder() -> Holder {
+        Holder { name: "b".to_owned(), address: "127.0.0.1:1".to_owned(), secret: [7; 16] }
+    }
+
+    /// A request of whoever has these metrics, as the owner of the series gets it.
+    fn passed_on(path: &str, metrics: Option<&[&str]>) -> Request<Whole> {
+        let mut asked = Request::builder().uri(path).body(()).unwrap();
+        if let Some(metrics) = metrics {
+            let metrics = metrics.iter().map(|text| Metrics::parse(text).unwrap());
+            asked.extensions_mut().insert(Arc::new(MetricSet::of(metrics)));
+        }
+        request(&holder(), &asked.into_parts().0, b"", None).unwrap()
+    }
+
+    #[test]
+    fn the_owner_knows_which_metrics_there_are_for_whoever_asked() {
+        let mut all = passed_on("/api/v1/labels?limit=1", None);
+        assert!(unwrap(&mut all) && metrics_of(all.extensions()).is_none());
+        let wanted = ["cpu.*", "a,b \u{e4}", "*"];
+        let mut some = passed_on("/api/v1/labels?limit=1", Some(&wanted));
+        // Who doesn't know what that is has no such path.
+        assert!(some.uri().path().starts_with("/api/within/"), "{}", some.uri());
+        assert!(unwrap(&mut some));
+        assert_eq!(some.uri(), "/api/v1/labels?limit=1");
+        let metrics = wanted.iter().map(|text| Metrics::parse(text).unwrap());
+        assert_eq!(
+            metrics_of(some.extensions()).map(|found| &**found),
+            Some(&MetricSet::of(metrics))
+        );
+    }
+
+    #[test]
+    fn what_does_not_say_which_metrics_is_not_answered_for_all() {
+        for header in [None, Some(""), Some("6"), Some("zz"), Some("6370752e2a,"), Some("612a62")] {
+            let mut request = passed_on("/api/v1/labels", Some(&["cpu"]));
+            request.headers_mut().remove(METRICS);
+            if let Some(header) = header {
+                request.headers_mut().insert(METRICS, HeaderValue::from_static(header));
+            }
+            assert!(!unwrap(&mut request), "{header:?}");
+        }
+    }
 }

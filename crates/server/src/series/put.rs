@@ -6,12 +6,12 @@
 
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
+use super::waiting::Sender;
 use super::write::{Told, between, decoded};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use plinth_series::ingest::{Protocol, PutPoints};
 use serde_json::{Value, json};
-use std::net::IpAddr;
 
 /// Bytes of a body that are read at once on a thread that others need too; more have one of their
 /// own.
@@ -34,7 +34,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held),
+    (sender, held): (&Sender, &mut Held),
 ) -> Told {
     let opened = match hub.slot.takes().await {
         Ok(opened) => opened,
@@ -79,15 +79,21 @@ pub(super) async fn answer(
     if !is_saved {
         return failed(StatusCode::SERVICE_UNAVAILABLE, &told);
     }
+    let was_denied = session.was_denied();
     opened.puts.put(session);
-    reported(head.uri.query().unwrap_or_default(), saved, &points, &told)
+    reported(head.uri.query().unwrap_or_default(), (saved, was_denied), &points, &told)
 }
 
-/// What is said of a request of which so many points are committed.
-fn reported(asked: &str, saved: u64, points: &PutPoints, told: &str) -> Told {
+/// What is said of a request of which so many points are committed, and some perhaps refused for
+/// want of a right.
+fn reported(asked: &str, (saved, was_denied): (u64, bool), points: &PutPoints, told: &str) -> Told {
     let wants = |what: &str| asked.split('&').any(|part| part.split('=').next() == Some(what));
     let refused = points.points().saturating_sub(saved);
-    let status = if refused == 0 { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    let status = match refused {
+        0 => StatusCode::OK,
+        _ if was_denied => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_REQUEST,
+    };
     if wants("details") {
         let of_points = points.told().iter();
         let of_points = of_points.map(|(point, why)| json!({ "datapoint": point, "error": why }));
@@ -102,7 +108,9 @@ fn reported(asked: &str, saved: u64, points: &PutPoints, told: &str) -> Told {
     if refused == 0 {
         return (StatusCode::NO_CONTENT, String::new(), None);
     }
-    let first = points.told().first().map(|(_, why)| why.as_str()).or(told.lines().next());
+    let of_points = points.told().first().map(|(_, why)| why.as_str());
+    let of_series = told.lines().next();
+    let first = if was_denied { of_series.or(of_points) } else { of_points.or(of_series) };
     let all = points.points();
     let why = format!(
         "{refused} of {all} points were refused ({}), the others are stored: ?details says which",

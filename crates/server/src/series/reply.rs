@@ -5,12 +5,13 @@
 //! work. What fails halfway is a last line where the answer is one that has such; otherwise it
 //! breaks off, and its reader finds no end.
 
+use super::access::Leave;
 use super::pulse::Asking;
 use super::throttle::Payer;
 use crate::http::Patience;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use plinth_series::{Answer, ChunkStream, Export, QueryError, QueryResult};
-use plinth_types::Bytes;
+use plinth_types::{Bytes, Error};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,9 +77,21 @@ pub(crate) struct Reply {
     pub(super) patience: Arc<Patience>,
     /// Who pays for it.
     pub(super) payer: Option<Payer>,
+    /// For how long it goes on, where that isn't to its end.
+    pub(super) leave: Option<Leave>,
 }
 
 impl Reply {
+    /// Ends it if its reader may not hear the rest any more: it breaks off.
+    fn heed_rights(&mut self, context: &mut Context<'_>) {
+        let Some(leave) = &mut self.leave else { return };
+        if !matches!(self.state, State::End) && leave.poll_ended(context).is_ready() {
+            let why = Error::permission_denied().with_detail("the right to this was taken back");
+            self.state = State::Broken(QueryError::Series(why.into()));
+            self.leave = None;
+        }
+    }
+
     /// A piece goes out.
     fn pay(&self, piece: &Bytes) {
         if let Some(payer) = &self.payer {
@@ -113,6 +126,7 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, QueryError>>> {
+        self.heed_rights(context);
         loop {
             match &mut self.state {
                 State::Text(text, rest) => {
@@ -197,7 +211,7 @@ pub(super) fn refusal(error: &QueryError) -> Vec<u8> {
 
 /// Why the rest of an answer that was passed on doesn't come.
 fn lost(why: &hyper::Error) -> plinth_series::Error {
-    plinth_types::Error::connection_failed().with_detail(why.to_string()).into()
+    Error::connection_failed().with_detail(why.to_string()).into()
 }
 
 #[cfg(feature = "arrow")]
@@ -226,7 +240,7 @@ mod tests {
         let state = State::Making(Box::pin(failing));
         let patience =
             Arc::new(Patience::new(&env, crate::rights::Identity::at(Ipv4Addr::LOCALHOST.into())));
-        let mut reply = Reply { state, patience, payer: None };
+        let mut reply = Reply { state, patience, payer: None, leave: None };
         let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
         assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());
         let text =

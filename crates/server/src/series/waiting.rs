@@ -3,24 +3,36 @@
 
 use super::Hub;
 use plinth_series::ingest::{Protocol, Session};
+use plinth_types::MetricSet;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sessions that wait for the next request.
 const WAITING: usize = 16;
+
+/// Who sends a request, and of which metrics he may; all if it isn't said.
+pub(super) struct Sender {
+    pub(super) address: IpAddr,
+    pub(super) metrics: Option<Arc<MetricSet>>,
+}
 
 /// Sessions between two requests.
 #[derive(Default)]
 pub(super) struct Waiting(Mutex<Vec<Session>>);
 
 impl Waiting {
-    pub(super) fn take(&self, hub: &Hub, protocol: Protocol, sender: IpAddr) -> Session {
+    pub(super) fn take(&self, hub: &Hub, protocol: Protocol, sender: &Sender) -> Session {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let Some(mut session) = waiting else {
-            return hub.session(protocol, sender);
+        let mut session = match waiting {
+            Some(mut session) => {
+                session.restart(protocol);
+                let bound = hub.bounds.new_series;
+                session.count_for(hub.callers.newcomers(&hub.env, sender.address, bound));
+                session
+            }
+            None => hub.session(protocol, sender.address),
         };
-        session.restart(protocol);
-        session.count_for(hub.callers.newcomers(&hub.env, sender, hub.bounds.new_series));
+        session.restrict(sender.metrics.clone());
         session
     }
 

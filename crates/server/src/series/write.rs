@@ -2,20 +2,20 @@
 //! and 2.
 //!
 //! A request is answered when its points are committed. Lines or series that are wrong are named in
-//! an answer 400, and the others are taken, as both protocols have it; an answer of 500 or more
-//! says that nothing is known to be committed, and senders repeat. What sessions remember of names
-//! is kept from one request to the next.
+//! an answer 400, or 403 if some are of metrics that no right covers, and the others are taken, as
+//! both protocols have it; an answer of 500 or more says that nothing is known to be committed, and
+//! senders repeat. What sessions remember of names is kept from one request to the next.
 
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
 use super::gzip;
 use super::opened::Opened;
+use super::waiting::Sender;
 use crate::answers::why_refused;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
 use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Protocol, RemoteWrite, Session};
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 /// Largest body as it is sent.
 pub(super) const MAX_BODY: usize = 32 << 20;
@@ -58,7 +58,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held),
+    (sender, held): (&Sender, &mut Held),
 ) -> Told {
     let headers = &head.headers;
     let path = head.uri.path();
@@ -133,7 +133,7 @@ async fn remote_write(
     opened: &Opened,
     headers: &HeaderMap,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held),
+    (sender, held): (&Sender, &mut Held),
 ) -> Told {
     let Some(is_second) = is_second(headers) else {
         let why = "prometheus.WriteRequest and io.prometheus.write.v2.Request are understood\n";
@@ -210,7 +210,7 @@ async fn influx(
     query: &str,
     headers: &HeaderMap,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held),
+    (sender, held): (&Sender, &mut Held),
 ) -> (StatusCode, String) {
     let unit = match unit(query) {
         Ok(unit) => unit,
@@ -264,6 +264,7 @@ pub(super) async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: 
     let status = match (result, session.refused()) {
         (Err(_), _) => StatusCode::SERVICE_UNAVAILABLE,
         (Ok(()), 0) => StatusCode::NO_CONTENT,
+        (Ok(()), _) if session.was_denied() => StatusCode::FORBIDDEN,
         (Ok(()), _) => StatusCode::BAD_REQUEST,
     };
     let (text, saved) = match status {

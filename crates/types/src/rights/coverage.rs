@@ -17,9 +17,11 @@
 
 use super::Role;
 use crate::{
-    Bytes, CommitRequest, Error, KeyRange, KeySpace, MutationRef, MutationType, RangeLock,
-    RangeLocks, RangeRef, Result, key_after, printable, system,
+    Bytes, CommitRequest, Error, KeyRange, KeySpace, MetricSet, Metrics, MutationRef, MutationType,
+    RangeLock, RangeLocks, RangeRef, Result, key_after, printable, system,
 };
+
+use std::sync::Arc;
 
 /// Random bytes behind [`system::SELF_CONFLICT_PREFIX`], at least: an idempotency id may have more.
 const SELF_CONFLICT_BYTES: usize = 16;
@@ -91,6 +93,8 @@ pub struct Coverage {
     writes: Spans,
     /// What it may of time series.
     series: Option<Role>,
+    /// Of which metrics series may be read, and written, where that isn't all.
+    metrics: [Arc<MetricSet>; 2],
 }
 
 impl Coverage {
@@ -110,13 +114,24 @@ impl Coverage {
             reads.push(range);
         }
         let (reads, writes) = (Spans::of(reads), Spans::of(writes));
-        Self { is_operator, reads, writes, series: None }
+        Self { is_operator, reads, writes, series: None, metrics: Default::default() }
     }
 
     /// The same, and this of time series.
     #[must_use]
     pub fn with_series(self, role: Option<Role>) -> Self {
         Self { series: self.series.max(role), ..self }
+    }
+
+    /// The same, and these roles of the series of some metrics each.
+    #[must_use]
+    pub fn with_metrics(self, roles: impl IntoIterator<Item = (Role, Metrics)>) -> Self {
+        let roles: Vec<_> = roles.into_iter().collect();
+        let of = |least: Role| {
+            let given = roles.iter().filter(|(role, _)| *role >= least);
+            Arc::new(MetricSet::of(given.map(|(_, metrics)| metrics.clone())))
+        };
+        Self { metrics: [of(Role::Reader), of(Role::Writer)], ..self }
     }
 
     /// Whether it is everything.
@@ -141,14 +156,19 @@ impl Coverage {
         if self.is_nothing() { Err(denied("no grant is for whoever asks")) } else { Ok(()) }
     }
 
-    /// Whether time series may be asked for, or points of them be sent.
+    /// Whether time series may be asked for, or points of them be sent, and of which metrics;
+    /// `None` for all.
     ///
     /// # Errors
     /// `permission_denied`.
-    pub fn check_series(&self, writes: bool) -> Result<()> {
+    pub fn check_series(&self, writes: bool) -> Result<Option<Arc<MetricSet>>> {
         let needed = if writes { Role::Writer } else { Role::Reader };
         if self.is_operator || self.series >= Some(needed) {
-            return Ok(());
+            return Ok(None);
+        }
+        let metrics = &self.metrics[usize::from(writes)];
+        if !metrics.is_empty() {
+            return Ok(Some(metrics.clone()));
         }
         let what = if writes { "points are taken from" } else { "series are told to" };
         Err(denied(&format!("{what} whoever has a grant of series")))

@@ -23,12 +23,14 @@ pub mod coverage;
 
 pub use coverage::Coverage;
 
-use crate::{Bytes, Error, KeyRange, Result, printable, strinc, system};
+use crate::{Bytes, Error, KeyRange, Metrics, Result, printable, strinc, system};
 use std::fmt;
 use std::net::IpAddr;
 
 /// Longest text of a subject.
 const MAX_SUBJECT: usize = 1_000;
+/// Longest text of metrics.
+const MAX_METRIC: usize = 1_000;
 /// How subjects are said.
 const SUBJECTS: &str = "cert RULE, token CLAIM=VALUE, address IP[/BITS], user NAME, or anybody";
 
@@ -226,6 +228,8 @@ pub enum Scope {
     Tenant(Bytes),
     /// All time series, by the doors that they have: points in, and questions about them.
     Series,
+    /// The time series of these metrics, by the same doors.
+    Metric(Metrics),
 }
 
 impl fmt::Display for Scope {
@@ -238,6 +242,7 @@ impl fmt::Display for Scope {
             },
             Self::Tenant(name) => write!(f, "tenant {}", word(name)),
             Self::Series => f.write_str("series"),
+            Self::Metric(metrics) => write!(f, "metric {}", word(metrics.to_string().as_bytes())),
         }
     }
 }
@@ -290,6 +295,10 @@ impl Grant {
                 put(&mut key, name);
             }
             Scope::Series => key.push(b's'),
+            Scope::Metric(metrics) => {
+                key.push(b'm');
+                put(&mut key, metrics.to_string().as_bytes());
+            }
         }
         key
     }
@@ -313,6 +322,10 @@ impl Grant {
                 (Scope::Tenant(Bytes::copy_from_slice(name)), rest)
             }
             b's' => (Scope::Series, rest),
+            b'm' => {
+                let (text, rest) = take(rest)?;
+                (metric(text).ok()?, rest)
+            }
             _ => return None,
         };
         let grant = Self { role, subject, scope };
@@ -351,6 +364,16 @@ fn range(begin: &[u8], end: &[u8]) -> std::result::Result<Scope, String> {
     Ok(Scope::Range(KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end))))
 }
 
+fn metric(text: &[u8]) -> std::result::Result<Scope, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "a metric is said in UTF-8".to_owned())?;
+    let metrics = Some(text).filter(|text| text.len() <= MAX_METRIC).and_then(Metrics::parse);
+    metrics.map(Scope::Metric).ok_or_else(|| {
+    format!(
+        "{text:?} is no metric: its name, or cpu.* for all that begin so, of {MAX_METRIC} bytes at most"
+    )
+})
+}
+
 fn parse(words: &[Vec<u8>]) -> std::result::Result<Grant, String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut words = words.iter();
@@ -375,6 +398,7 @@ fn parse(words: &[Vec<u8>]) -> std::result::Result<Grant, String> {
         Ok(kind) => match kind.as_str() {
             "all" => Scope::All,
             "series" => Scope::Series,
+            "metric" => metric(&next("the metric")?)?,
             "prefix" => {
                 let prefix = next("the prefix")?;
                 let end = strinc(&prefix).unwrap_or_else(|| system::NORMAL_END.into());
@@ -384,7 +408,7 @@ fn parse(words: &[Vec<u8>]) -> std::result::Result<Grant, String> {
             "tenant" => Scope::Tenant(next("the tenant's name")?.into()),
             _ => {
                 return Err(format!(
-                    "{kind:?} is no part of a database: all, prefix KEY, range BEGIN END, tenant NAME, or series"
+                    "{kind:?} is no part of a database: all, prefix KEY, range BEGIN END, tenant NAME, series, or metric NAME"
                 ));
             }
         },
@@ -417,6 +441,8 @@ mod tests {
             "reader token sub=till,aud=plinth prefix shop/",
             "operator user postgres all",
             "writer user 1000 prefix shop/",
+            "reader anybody metric cpu.*",
+            "writer token sub=till metric shop.sales",
         ] {
             let grant = grant(text).unwrap();
             assert_eq!(grant.to_string(), text);
@@ -454,6 +480,9 @@ mod tests {
             ("reader user 4294967295", "no user"),
             ("reader anybody prefix", "is missing"),
             ("reader anybody range b a", "is empty"),
+            ("reader anybody metric", "is missing"),
+            ("reader anybody metric a*b", "no metric"),
+            ("operator anybody metric a", "all of a database"),
             ("reader anybody everything", "no part"),
             ("reader anybody all more", "too many"),
             ("operator anybody prefix a", "all of a database"),
