@@ -65,3 +65,5 @@ mod set_aside;
 mod store;
 #[path = "transactions.rs"]
 mod transactions;
+#[path = "within.rs"]
+mod within;
