@@ -24,6 +24,11 @@ impl Metrics {
     pub fn fits(&self, metric: &str) -> bool {
         if self.is_beginning { metric.starts_with(&self.name) } else { metric == self.name }
     }
+
+    /// Whether all that another text stands for are among them.
+    fn covers(&self, other: &Self) -> bool {
+        self.fits(&other.name) && (self.is_beginning || !other.is_beginning)
+    }
 }
 
 impl fmt::Display for Metrics {
@@ -55,6 +60,11 @@ impl MetricSet {
         self.0.iter().any(|metrics| metrics.fits(metric))
     }
 
+    /// Whether each of another set's texts stands for nothing that one of these doesn't stand for.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.0.iter().all(|other| self.0.iter().any(|metrics| metrics.covers(other)))
+    }
+
     /// The texts.
     pub fn iter(&self) -> impl Iterator<Item = &Metrics> {
         self.0.iter()
@@ -82,5 +92,16 @@ mod tests {
         }
         assert_eq!(some, set(&["mem", "cpu.*"]));
         assert!(set(&["*"]).has("") && !MetricSet::default().has(""));
+        for (others, are_covered) in [
+            (&["cpu.user*", "cpu.", "mem"][..], true),
+            (&["cpu.*"], true),
+            (&[], true),
+            (&["cpu*"], false),
+            (&["mem*"], false),
+            (&["mem", "cpu"], false),
+            (&["*"], false),
+        ] {
+            assert_eq!(some.covers(&set(others)), are_covered, "{others:?}");
+        }
     }
 }

@@ -26,6 +26,11 @@ use std::time::Duration;
 /// How often it is looked whether somebody may still what he is being answered.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// Whether metrics, or all, are among others, or all.
+fn is_covered(metrics: Option<&MetricSet>, by: Option<&MetricSet>) -> bool {
+    by.is_none_or(|by| metrics.is_some_and(|metrics| by.covers(metrics)))
+}
+
 pub(super) struct Access {
     token: Option<String>,
     /// Whether only this machine can ask.
@@ -90,8 +95,7 @@ impl Access {
             let metrics = self.rights.check_series_of(from, given(headers), writes)?;
             let (rights, from, env) = (self.rights.clone(), from.clone(), env.clone());
             let token = given(headers).map(str::to_owned);
-            let timer = Box::pin(env.sleep(LOOK));
-            Ok(Leave { env, rights, from, token, writes, metrics, epoch, timer })
+            Ok(Leave { env, rights, from, token, writes, metrics, epoch, timer: None })
         };
         let host = headers.get(header::HOST).filter(|_| self.is_local);
         let is_ours = host.is_none_or(|host| host.to_str().is_ok_and(is_local));
@@ -137,7 +141,8 @@ pub(super) struct Leave {
     pub(super) metrics: Option<Arc<MetricSet>>,
     /// As of which epoch of rights that is so.
     epoch: u64,
-    timer: Pin<Box<Sleep>>,
+    /// When it is looked at next, once somebody waits for that.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Leave {
@@ -148,7 +153,8 @@ impl Leave {
             return self.rights.check_fresh().is_ok();
         }
         match self.rights.check_series_of(&self.from, self.token.as_deref(), self.writes) {
-            Ok(metrics) if metrics == self.metrics => {
+            // More than he might doesn't end what he is being told of less.
+            Ok(metrics) if is_covered(self.metrics.as_deref(), metrics.as_deref()) => {
                 self.epoch = epoch;
                 true
             }
@@ -158,13 +164,30 @@ impl Leave {
         }
     }
 
+    /// Judges him anew, by what he may now: whether that is anything.
+    pub(super) fn renew(&mut self) -> bool {
+        let epoch = self.rights.epoch();
+        if epoch == self.epoch {
+            return self.rights.check_fresh().is_ok();
+        }
+        match self.rights.check_series_of(&self.from, self.token.as_deref(), self.writes) {
+            Ok(metrics) => {
+                (self.metrics, self.epoch) = (metrics, epoch);
+                true
+            }
+            Err(why) => why == Error::tag_throttled(),
+        }
+    }
+
     /// Looks at that now and from time to time, until it holds no more.
     pub(super) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.holds() {
-            if self.timer.as_mut().poll(context).is_pending() {
+            let env = &self.env;
+            let timer = self.timer.get_or_insert_with(|| Box::pin(env.sleep(LOOK)));
+            if timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            self.timer = Box::pin(self.env.sleep(LOOK));
+            self.timer = None;
         }
         Poll::Ready(())
     }

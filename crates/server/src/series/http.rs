@@ -338,13 +338,15 @@ async fn sent(
             return (told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))), None);
         }
     };
-    if leave.is_some_and(|mut leave| !leave.holds()) {
-        return (told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK), None);
-    }
+    // While it came he may have lost the right to some of it, or to all.
+    let metrics = match leave {
+        Some(mut leave) if leave.renew() => leave.metrics,
+        Some(_) => return (told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK), None),
+        None => metrics_of(&head.extensions).cloned(),
+    };
     if let Some(payer) = payer {
         payer.pay(content.len());
     }
-    let metrics = metrics_of(&head.extensions).cloned();
     let sender = Sender { address: patience.other_side().address, metrics };
     let of = (&sender, &mut held);
     if otlp::owns(head.uri.path(), &head.method) {
