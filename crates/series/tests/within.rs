@@ -370,6 +370,34 @@ fn what_a_session_may_write_holds_from_then_on_for_what_waits_too() {
     assert!(!session.was_denied());
 }
 
+/// The next sender was told which names the one before had sent, and refused for them. And they
+/// were looked up for him, so that a series which was deleted meanwhile was there again.
+#[test]
+fn a_session_tells_nobody_what_somebody_else_has_sent() {
+    let store = open(Settings::default());
+    let mut session = session();
+    let send = |session: &mut Session, text: &str| {
+        session.restart(Protocol::Resp);
+        feed(session, text);
+        block_on(session.save(&store)).unwrap();
+        String::from_utf8_lossy(session.replies()).into_owned()
+    };
+    let cpu = "+cpu host=a\r\n:1\r\n:1\r\n";
+    let others = "+mem host=a\r\n:1\r\n:1\r\n+disk host=a\r\n:1\r\n:1\r\n";
+    for before in [None, Some(set(&["mem", "disk"]))] {
+        for next in [Some(set(&["cpu"])), Some(set(&["cpu", "disk"])), None] {
+            session.restrict(before.clone());
+            assert_eq!(send(&mut session, others), "");
+            assert_eq!(block_on(delete_series(&store, &[b"match[]=disk"])).0, 204);
+            session.restart(Protocol::Resp);
+            session.restrict(next);
+            assert_eq!(send(&mut session, cpu), "");
+            assert!(!session.was_denied() && session.refused() == 0);
+            assert!(!names(&store).contains(&"disk host=a".to_owned()));
+        }
+    }
+}
+
 #[test]
 fn what_is_said_of_metrics_is_heard_of_those_that_may_be_written() {
     let store = open(Settings::default());

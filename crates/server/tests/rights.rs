@@ -11,6 +11,10 @@ mod common;
 mod locals;
 #[path = "rights/metrics.rs"]
 mod metrics;
+#[path = "rights/metrics_among.rs"]
+mod metrics_among;
+#[path = "rights/metrics_sent.rs"]
+mod metrics_sent;
 #[path = "rights/tokens.rs"]
 mod tokens;
 

@@ -11,6 +11,8 @@
 mod cluster;
 #[path = "series_simulated/parts.rs"]
 mod parts;
+#[path = "series_simulated/rights.rs"]
+mod rights;
 #[path = "series_simulated/rules.rs"]
 mod rules;
 

@@ -228,11 +228,23 @@ impl Session {
     /// Whoever sends now may write series of these metrics, or of all: what isn't saved yet is
     /// judged by that, too. Others are refused, one by one.
     pub fn restrict(&mut self, metrics: Option<Arc<MetricSet>>) {
-        if self.sight.metrics != metrics {
-            // What the one before might write, and was looked up, says nothing of this one.
-            self.intake.names.close();
-            self.sight.metrics = metrics;
+        if self.is_restricted_to(metrics.as_ref()) {
+            return;
         }
+        // What was looked up for whoever might write it is nothing of this one's: neither is he
+        // told of it, nor are series made that he hasn't named.
+        if self.intake.gathered() == 0 {
+            self.forget_names();
+            self.account();
+        }
+        // What is left are names of his own, which are waited for or a dictionary's.
+        self.intake.names.close();
+        self.sight.metrics = metrics;
+    }
+
+    /// Whether it is these metrics, or all, that whoever sends may write.
+    pub fn is_restricted_to(&self, metrics: Option<&Arc<MetricSet>>) -> bool {
+        self.sight.metrics.as_ref() == metrics
     }
 
     /// Whether something was refused because its sender may not write it.

@@ -60,6 +60,8 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
                 }
                 let result = match opened {
                     Ok((opened, metrics)) => {
+                        // Nothing of the datagram before is this sender's.
+                        session.restart(Protocol::Resp);
                         session.restrict(metrics);
                         take(&opened.store, &mut session, &buffer[..len]).await
                     }
@@ -80,13 +82,13 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
     }
 }
 
-/// Takes one datagram in, and puts its points into the store, which commits them in its time.
+/// Takes one datagram in, with a session that begins, and puts its points into the store, which
+/// commits them in its time.
 async fn take(
     store: &SeriesStore,
     session: &mut Session,
     datagram: &[u8],
 ) -> plinth_series::Result<()> {
-    session.restart(Protocol::Resp);
     let mut at = 0;
     loop {
         at += session.feed(&datagram[at..]);

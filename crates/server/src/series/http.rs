@@ -340,8 +340,10 @@ async fn sent(
     };
     // While it came he may have lost the right to some of it, or to all.
     let metrics = match leave {
-        Some(mut leave) if leave.renew() => leave.metrics,
-        Some(_) => return (told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK), None),
+        Some(mut leave) => match leave.renew() {
+            true => leave.metrics,
+            false => return (told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK), None),
+        },
         None => metrics_of(&head.extensions).cloned(),
     };
     if let Some(payer) = payer {

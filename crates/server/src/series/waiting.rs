@@ -22,7 +22,13 @@ pub(super) struct Waiting(Mutex<Vec<Session>>);
 
 impl Waiting {
     pub(super) fn take(&self, hub: &Hub, protocol: Protocol, sender: &Sender) -> Session {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let metrics = sender.metrics.as_ref();
+        let waiting = {
+            let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // One that may write something else has to forget all names.
+            let fits = waiting.iter().rposition(|session| session.is_restricted_to(metrics));
+            fits.map(|at| waiting.remove(at)).or_else(|| waiting.pop())
+        };
         let mut session = match waiting {
             Some(mut session) => {
                 session.restart(protocol);

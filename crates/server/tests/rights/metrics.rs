@@ -10,17 +10,23 @@ use super::{DENIED, HOST, Place, code, get, put, wait_until, with_series};
 use plinth_env::{Env, block_on};
 use plinth_server::ServerConfig;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Where a place's series are asked for.
+pub(super) fn at(place: &Place) -> SocketAddr {
+    place.server.series_addresses().http.unwrap()
+}
+
 /// Asks over HTTP of series: the status and the answer.
-fn ask(place: &Place, method: &str, path: &str, body: &str) -> (u32, String) {
+pub(super) fn ask(place: &Place, method: &str, path: &str, body: &str) -> (u32, String) {
     let path = path.replace('"', "%22").replace('{', "%7b").replace('}', "%7d");
-    ask_at(place.server.series_addresses().http.unwrap(), method, &path, HOST, body)
+    ask_at(at(place), method, &path, HOST, body)
 }
 
 /// The same with bytes, and lines of a head; the answer with its head, as far as it is text.
-fn ask_bytes(place: &Place, path: &str, headers: &str, body: &[u8]) -> String {
-    let mut peer = Peer::to(place.server.series_addresses().http.unwrap());
+pub(super) fn ask_bytes(place: &Place, path: &str, headers: &str, body: &[u8]) -> String {
+    let mut peer = Peer::to(at(place));
     let len = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\n{HOST}{headers}Connection: close\r\nContent-Length: {len}\r\n\r\n"
@@ -35,12 +41,12 @@ fn ask_bytes(place: &Place, path: &str, headers: &str, body: &[u8]) -> String {
     peer.all()
 }
 
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
+pub(super) fn field(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, content.len() as u8], content].concat()
 }
 
 /// A block of snappy that is literals alone.
-fn block(message: &[u8]) -> Vec<u8> {
+pub(super) fn block(message: &[u8]) -> Vec<u8> {
     let mut block = vec![message.len() as u8 & 0x7f | 0x80, (message.len() >> 7) as u8];
     for part in message.chunks(60) {
         block.push((part.len() as u8 - 1) << 2);
@@ -50,7 +56,7 @@ fn block(message: &[u8]) -> Vec<u8> {
 }
 
 /// Reads series of a metric by Prometheus' remote read.
-fn remote_read(place: &Place, metric: &str) -> String {
+pub(super) fn remote_read(place: &Place, metric: &str) -> String {
     let condition = [field(2, b"__name__"), field(3, metric.as_bytes())].concat();
     let query = [vec![1 << 3, 0, 2 << 3, 99], field(3, &condition)].concat();
     let message = block(&field(1, &query));
@@ -69,13 +75,13 @@ fn remote_write(place: &Place, metrics: &[&str]) -> String {
     ask_bytes(place, "/api/v1/write", "", &block(&series.collect::<Vec<_>>()))
 }
 
-const SHOWN: &str = "# HELP cpu_busy How busy it is\n# TYPE cpu_busy gauge\ncpu_busy{host=\"a\"} 1 10\n\
+pub(super) const SHOWN: &str = "# HELP cpu_busy How busy it is\n# TYPE cpu_busy gauge\ncpu_busy{host=\"a\"} 1 10\n\
     cpu_busy{host=\"b\"} 2 20\ncpu_idle{host=\"a\"} 3 30\n";
-const HIDDEN: &str = "# HELP mem_free What is left\n# TYPE mem_free gauge\nmem_free{host=\"h\",zone=\"z\"} 4 10\n\
+pub(super) const HIDDEN: &str = "# HELP mem_free What is left\n# TYPE mem_free gauge\nmem_free{host=\"h\",zone=\"z\"} 4 10\n\
     a{zone=\"y\"} 1 10\ncpu{zone=\"x\"} 5 10\nxcpu_busy{zone=\"w\"} 6 10\n";
 
 /// What may be asked, by its method, path and body.
-const QUESTIONS: [(&str, &str, &str); 33] = [
+pub(super) const QUESTIONS: [(&str, &str, &str); 56] = [
     ("GET", "/api/v1/labels", ""),
     ("GET", "/api/v1/label/__name__/values", ""),
     ("GET", "/api/v1/label/zone/values", ""),
@@ -86,6 +92,22 @@ const QUESTIONS: [(&str, &str, &str); 33] = [
     ("GET", "/api/v1/query?time=1&query=mem_free", ""),
     ("GET", "/api/v1/query?time=1&query=absent(mem_free)", ""),
     ("GET", "/api/v1/query?time=1&query=cpu_busy", ""),
+    ("GET", "/api/v1/query?time=1&query=topk(1,{__name__!=\"x\"})", ""),
+    ("GET", "/api/v1/query?time=1&query=max_over_time(mem_free[5s:1s])", ""),
+    ("GET", "/api/v1/query?time=1&query=info(cpu_busy,{__name__=\"mem_free\"})", ""),
+    ("GET", "/api/v1/query?time=1&stats=all&limit=1&query={__name__=~\".%2b\"}", ""),
+    ("POST", "/api/v1/query?time=1&query=mem_free%20or%20cpu_busy", ""),
+    ("GET", "/api/v1/format_query?query=mem_free", ""),
+    ("GET", "/api/v1/parse_query?query=mem_free", ""),
+    ("GET", "/api/v1/label/__name__/values?limit=1", ""),
+    ("GET", "/api/v1/labels?match[]={zone=~\".%2b\"}", ""),
+    ("GET", "/api/v1/labels?limit=1", ""),
+    ("GET", "/api/v1/status/tsdb?limit=1", ""),
+    ("GET", "/api/v1/status/config", ""),
+    ("GET", "/api/v1/alertmanagers", ""),
+    ("GET", "/api/v1/targets/metadata", ""),
+    ("GET", "/api/v1/metadata?limit=1", ""),
+    ("GET", "/api/v1/export?match[]={zone=~\".%2b\"}", ""),
     ("GET", "/api/v1/query_range?start=0&end=1&step=1&query={host=~\".%2b\"}", ""),
     ("GET", "/api/v1/query_exemplars?start=0&end=1&query=mem_free", ""),
     ("GET", "/api/v1/status/tsdb", ""),
@@ -100,6 +122,8 @@ const QUESTIONS: [(&str, &str, &str); 33] = [
     ("GET", "/api/suggest?type=metrics&max=1", ""),
     ("GET", "/api/suggest?type=tagk", ""),
     ("GET", "/api/suggest?type=tagv", ""),
+    ("GET", "/api/suggest?type=metrics&q=mem", ""),
+    ("GET", "/api/suggest?type=tagv&q=z", ""),
     ("GET", "/api/query?start=1&end=100&m=sum:1s-sum:mem_free", ""),
     ("POST", "/api/query", r#"{"select":"meta:names"}"#),
     ("POST", "/api/query", r#"{"select":"meta:names:mem_free"}"#),
@@ -110,7 +134,28 @@ const QUESTIONS: [(&str, &str, &str); 33] = [
         "/api/query",
         r#"{"aggregate":{"mem_free":"count"},"range":{"from":0,"to":1000000000}}"#,
     ),
+    (
+        "POST",
+        "/api/query",
+        r#"{"join":["cpu_busy","mem_free"],"range":{"from":0,"to":1000000000}}"#,
+    ),
+    (
+        "POST",
+        "/api/query",
+        r#"{"group-aggregate":{"metric":"mem_free","step":"1s","func":["max"]},"range":{"from":0,"to":1000000000}}"#,
+    ),
+    (
+        "POST",
+        "/api/query",
+        r#"{"select":"mem_free","where":[{"host":"h","zone":"z"}],"range":{"from":0,"to":1000000000}}"#,
+    ),
+    (
+        "POST",
+        "/api/query",
+        r#"{"start":1,"end":100,"queries":[{"metric":"mem_free","aggregator":"sum","downsample":"1s-sum"}]}"#,
+    ),
     ("POST", "/api/search", r#"{"select":"mem_free"}"#),
+    ("POST", "/api/search", r#"{"select":"meta:names"}"#),
     ("POST", "/api/suggest", r#"{"select":"metric-names","starts-with":""}"#),
     ("POST", "/api/suggest", r#"{"select":"tag-values","metric":"mem_free","tag":"zone"}"#),
 ];
@@ -189,8 +234,8 @@ fn all_names(place: &Place) -> String {
     ask(place, "POST", "/api/query", r#"{"select":"meta:names"}"#).1.replace("\r\n", " ")
 }
 
-fn lines(place: &Place, at: Option<std::net::SocketAddr>, text: &str, until: &str) -> String {
-    let mut peer = Peer::to(at.unwrap_or(place.server.series_addresses().resp.unwrap()));
+fn lines(place: &Place, to: Option<SocketAddr>, text: &str, until: &str) -> String {
+    let mut peer = Peer::to(to.unwrap_or(place.server.series_addresses().resp.unwrap()));
     peer.send(text);
     peer.until(until)
 }

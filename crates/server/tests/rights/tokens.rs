@@ -23,14 +23,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Whoever signs tokens, and the file by which servers believe them.
-struct Issuer {
+pub(super) struct Issuer {
     key: Ed25519KeyPair,
     file: PathBuf,
     _dir: TemporaryDir,
 }
 
 impl Issuer {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = block_on(Env::real().files().temporary_dir("tokens")).unwrap();
         let issuer = Self { key: new_key(), file: dir.path().join("keys.json"), _dir: dir };
         issuer.publish();
@@ -50,7 +50,7 @@ impl Issuer {
     }
 
     /// What a server goes by that believes them.
-    fn config(&self) -> ServerConfig {
+    pub(super) fn config(&self) -> ServerConfig {
         let rights =
             RightsConfig { token_keys: Some(self.file.clone()), ..RightsConfig::default() };
         ServerConfig { rights, ..ServerConfig::default() }
@@ -67,7 +67,7 @@ impl Issuer {
     }
 
     /// One that says who it is for, and lasts.
-    fn token_of(&self, subject: &str) -> String {
+    pub(super) fn token_of(&self, subject: &str) -> String {
         self.token(3_600, &format!(r#""sub":"{subject}""#))
     }
 }

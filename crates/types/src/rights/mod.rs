@@ -461,6 +461,13 @@ mod tests {
         let key = grant("writer cert S.CN=till prefix shop/").unwrap().key();
         let rest = b"wc\x00\x09S.CN=tillr\x00\x05shop/\x00\x05shop0";
         assert_eq!(key, [&b"\xff/plinth/rights/grant/"[..], rest].concat());
+        let key = grant("reader anybody metric cpu.*").unwrap().key();
+        let rest = b"r*\x00\x00m\x00\x05cpu.*";
+        assert_eq!(key, [&b"\xff/plinth/rights/grant/"[..], rest].concat());
+        // Of a kind that is unknown here, it gives nothing: not all, and not all series.
+        let unknown: Vec<u8> =
+            key.iter().map(|byte| if *byte == b'm' { b'n' } else { *byte }).collect();
+        assert_eq!(Grant::decode(&unknown), None);
     }
 
     #[test]
@@ -482,6 +489,7 @@ mod tests {
             ("reader anybody range b a", "is empty"),
             ("reader anybody metric", "is missing"),
             ("reader anybody metric a*b", "no metric"),
+            ("reader anybody metric a b", "too many"),
             ("operator anybody metric a", "all of a database"),
             ("reader anybody everything", "no part"),
             ("reader anybody all more", "too many"),
@@ -493,6 +501,15 @@ mod tests {
         let words = [&b"reader"[..], b"anybody", b"range", b"a", b"\xff\x02"];
         let error = Grant::parse(&words.map(<[u8]>::to_vec)).unwrap_err();
         assert!(error.to_string().contains("at most"), "{error}");
+        for (metric, why) in [
+            (vec![b'a'; MAX_METRIC + 1], "1000 bytes"),
+            (vec![], "no metric"),
+            (vec![0xff], "UTF-8"),
+        ] {
+            let words = [b"reader".to_vec(), b"anybody".to_vec(), b"metric".to_vec(), metric];
+            let error = Grant::parse(&words).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
     }
 
     /// Whoever could write an operator of a range would have one of everything.
@@ -503,7 +520,10 @@ mod tests {
         let grant = Grant { role: Role::Operator, subject: subject.clone(), scope };
         assert_eq!(Grant::decode(&grant.key()), None);
         let scope = Scope::Range(KeyRange::new(&b""[..], &b"\xff\xff"[..]));
-        let grant = Grant { role: Role::Writer, subject, scope };
+        let grant = Grant { role: Role::Writer, subject: subject.clone(), scope };
+        assert_eq!(Grant::decode(&grant.key()), None);
+        let scope = metric(b"cpu").unwrap();
+        let grant = Grant { role: Role::Operator, subject, scope };
         assert_eq!(Grant::decode(&grant.key()), None);
     }
 

@@ -265,6 +265,30 @@ fn series_are_granted_by_themselves() {
     assert!(reader.is_nothing() && reader.check_key(b"k").is_err());
 }
 
+/// A grant of some metrics gives these, and nothing where there is one of all.
+#[test]
+fn series_of_some_metrics_are_those_of_all_grants_together() {
+    let metrics = |text: &str| Metrics::parse(text).unwrap();
+    let set = |texts: &[&str]| Some(Arc::new(MetricSet::of(texts.iter().copied().map(metrics))));
+    let some = Coverage::default().with_metrics([
+        (Role::Reader, metrics("cpu.*")),
+        (Role::Writer, metrics("mem")),
+        (Role::Reader, metrics("disk")),
+    ]);
+    assert_eq!(some.check_series(false).unwrap(), set(&["cpu.*", "disk", "mem"]));
+    assert_eq!(some.check_series(true).unwrap(), set(&["mem"]));
+    assert!(
+        some.is_nothing() && some.check_key(b"k").is_err() && some.check_operator("x").is_err()
+    );
+    let reader = some.with_series(Some(Role::Reader));
+    assert_eq!(reader.check_series(false).unwrap(), None);
+    assert_eq!(reader.check_series(true).unwrap(), set(&["mem"]));
+    let reads = Coverage::default().with_metrics([(Role::Reader, metrics("cpu"))]);
+    assert!(reads.check_series(true).is_err());
+    let operator = Coverage::everything().with_metrics([(Role::Reader, metrics("cpu"))]);
+    assert_eq!(operator.check_series(true).unwrap(), None);
+}
+
 #[test]
 fn locks_elsewhere_are_not_told() {
     let lock = |begin: &'static [u8], end: &'static [u8]| RangeLock {
