@@ -184,7 +184,6 @@ fn queries_answer_as_if_there_were_no_others() {
         "query?time=1&query=topk(1,{host=\"h0\"})",
         "query?time=1&query=max_over_time({__name__=\"a.0_1\"}[5s:1s])",
         "query?time=1&query=label_replace({__name__=\"cpu.busy\"},\"__name__\",\"a.0_1\",\"\",\"\")",
-        "query?time=1&query=info({__name__=\"cpu.busy\"},{__name__=\"a.0_1\"})",
         "query_exemplars?query={__name__=\"a.0_1\"}",
         "format_query?query=zone",
     ] {

@@ -18,10 +18,15 @@ pub(super) fn at(place: &Place) -> SocketAddr {
     place.server.series_addresses().http.unwrap()
 }
 
-/// Asks over HTTP of series: the status and the answer.
+/// Asks over HTTP of series: the status and the answer, which comes in no chunks.
 pub(super) fn ask(place: &Place, method: &str, path: &str, body: &str) -> (u32, String) {
     let path = path.replace('"', "%22").replace('{', "%7b").replace('}', "%7d");
-    ask_at(at(place), method, &path, HOST, body)
+    let mut peer = Peer::to(at(place));
+    let len = body.len();
+    peer.send(&format!("{method} {path} HTTP/1.0\r\n{HOST}Content-Length: {len}\r\n\r\n{body}"));
+    let answer = peer.all();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
 /// The same with bytes, and lines of a head; the answer with its head, as far as it is text.
@@ -92,10 +97,14 @@ pub(super) const QUESTIONS: [(&str, &str, &str); 56] = [
     ("GET", "/api/v1/query?time=1&query=mem_free", ""),
     ("GET", "/api/v1/query?time=1&query=absent(mem_free)", ""),
     ("GET", "/api/v1/query?time=1&query=cpu_busy", ""),
-    ("GET", "/api/v1/query?time=1&query=topk(1,{__name__!=\"x\"})", ""),
+    ("GET", "/api/v1/query?time=1&query=topk(1,{__name__=~\".%2b\"})", ""),
     ("GET", "/api/v1/query?time=1&query=max_over_time(mem_free[5s:1s])", ""),
-    ("GET", "/api/v1/query?time=1&query=info(cpu_busy,{__name__=\"mem_free\"})", ""),
-    ("GET", "/api/v1/query?time=1&stats=all&limit=1&query={__name__=~\".%2b\"}", ""),
+    (
+        "GET",
+        "/api/v1/query?time=1&query=label_replace(cpu_busy,\"__name__\",\"mem_free\",\"\",\"\")",
+        "",
+    ),
+    ("GET", "/api/v1/query?time=1&stats=all&query={__name__=~\".%2b\"}", ""),
     ("POST", "/api/v1/query?time=1&query=mem_free%20or%20cpu_busy", ""),
     ("GET", "/api/v1/format_query?query=mem_free", ""),
     ("GET", "/api/v1/parse_query?query=mem_free", ""),
