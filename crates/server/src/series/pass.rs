@@ -41,6 +41,8 @@ const PARTS: HeaderName = HeaderName::from_static("x-plinth-parts");
 /// program doesn't know that answers nothing.
 const METRICS: HeaderName = HeaderName::from_static("x-plinth-metrics");
 const WITHIN: &str = "/api/within";
+/// Bytes of that header, at most: the other server reads no heads that are much longer.
+const MAX_METRICS: usize = 64 << 10;
 /// What the path begins with where the store of another server asks about a part.
 pub(super) const PART: &str = "/api/part/";
 /// What a server answers that doesn't own the series.
@@ -229,7 +231,13 @@ fn request(
     let mut request = Request::builder().method(head.method.clone()).uri(path);
     if let Some(metrics) = metrics {
         let list: Vec<String> = metrics.iter().map(|one| hex(one.to_string().as_bytes())).collect();
-        request = request.header(METRICS, list.join(","));
+        let list = list.join(",");
+        if list.len() > MAX_METRICS {
+            let why = "the names of the metrics that whoever asks has a right to are too long to be \
+                       passed on: grant beginnings of them, as cpu.*";
+            return Err(Error::attribute_too_large().with_detail(why));
+        }
+        request = request.header(METRICS, list);
     }
     request = request.header(LEASE, hex(&holder.secret)).header(HOST, "localhost");
     if let Some(parts) = parts {
@@ -359,6 +367,16 @@ mod tests {
             metrics_of(some.extensions()).map(|found| &**found),
             Some(&MetricSet::of(metrics))
         );
+    }
+
+    #[test]
+    fn more_metrics_than_a_head_has_room_for_are_told_so() {
+        let metric = |number: u32| Metrics::parse(&format!("a.metric.with.a.name.{number:08}"));
+        let mut asked = Request::builder().uri("/api/v1/labels").body(()).unwrap();
+        let metrics: MetricSet = MetricSet::of((0..2000).filter_map(metric));
+        asked.extensions_mut().insert(Arc::new(metrics));
+        let refused = request(&holder(), &asked.into_parts().0, b"", None).map(drop);
+        assert!(refused.is_err_and(|why| why.to_string().contains("grant beginnings")));
     }
 
     #[test]
