@@ -52,16 +52,15 @@ fn datagrams_that_are_refused_keep_nobody_waiting() {
     sim.run_for(Duration::from_secs(1));
     let anywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     sim.run_until(async {
-        let mut socket = other.sockets().datagrams(anywhere).expect("any port is good");
+        let socket = |env: &Env| env.sockets().datagrams(anywhere).expect("any port is good");
+        let (mut refused, mut taken) = (socket(&other), socket(&sender));
         for time in 0..200 {
             let text = format!("+m a=2\n:{time}\n:1\n");
-            socket.send(at, text.as_bytes()).await.expect("it is short");
-        }
-        // Whoever may some metrics is no trouble by others, either.
-        let mut socket = sender.sockets().datagrams(anywhere).expect("any port is good");
-        for time in 0..200 {
+            refused.send(at, text.as_bytes()).await.expect("it is short");
+            // Whoever may some metrics is no trouble by others, either.
             let text = format!("+x a=1\n:{time}\n:1\n+m a=1\n:{time}\n:1\n");
-            socket.send(at, text.as_bytes()).await.expect("it is short");
+            taken.send(at, text.as_bytes()).await.expect("it is short");
+            sender.sleep(Duration::from_millis(2)).await;
         }
     });
     sim.run_for(Duration::from_secs(3));
