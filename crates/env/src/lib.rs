@@ -82,9 +82,9 @@ pub use sync::Signal;
 pub use task::{Task, TaskFailed};
 pub use time::{Sleep, Timer};
 
-use real::Precedence;
 use real::timers::{RealSleep, RealTimer};
 use real::world::RealWorld;
+use real::{Precedence, Which};
 use simulated::universe::Host;
 use simulated::waits::SimulatedSleep;
 
@@ -214,7 +214,19 @@ impl Env {
         name: &str,
         f: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
-        self.spawn_on(Precedence::First, threads, name, f)
+        self.spawn_on((Precedence::First, Which::Among(threads)), name, f)
+    }
+
+    /// The same, on the one of those threads that has this number
+    /// ([`Env::network_thread`]); numbers beyond the last go round. For tasks that work together:
+    /// what they leave each other then needs no other thread to be woken.
+    pub fn spawn_network_at(
+        &self,
+        number: usize,
+        name: &str,
+        f: impl Future<Output = ()> + Send + 'static,
+    ) -> Task {
+        self.spawn_on((Precedence::First, Which::At(number)), name, f)
     }
 
     /// Starts a network task that may compute for a millisecond or so before it waits again. Such
@@ -226,19 +238,18 @@ impl Env {
         name: &str,
         f: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
-        self.spawn_on(Precedence::Behind, threads, name, f)
+        self.spawn_on((Precedence::Behind, Which::Among(threads)), name, f)
     }
 
     fn spawn_on(
         &self,
-        precedence: Precedence,
-        threads: usize,
+        place: (Precedence, Which),
         name: &str,
         f: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
         let (completion, task) = Task::new(name);
         match &self.inner.world {
-            World::Real(_) => real::reactors::spawn(completion, (precedence, threads), f),
+            World::Real(_) => real::reactors::spawn(completion, place, f),
             World::Simulated(host) => host.spawn(completion, name, f),
         }
         task
@@ -249,6 +260,16 @@ impl Env {
         match &self.inner.world {
             World::Real(_) => real::reactors::count(),
             World::Simulated(_) => 1,
+        }
+    }
+
+    /// Which of the threads of [`Env::spawn_network`] the caller runs on, counted from 0; `None` on
+    /// any other thread, and in simulation.
+    #[inline]
+    pub fn network_thread(&self) -> Option<usize> {
+        match &self.inner.world {
+            World::Real(_) => real::reactors::number(),
+            World::Simulated(_) => None,
         }
     }
 

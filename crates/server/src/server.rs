@@ -339,7 +339,9 @@ fn admit(shared: &Arc<Shared>, stream: Stream) {
     if shared.config.peers.is_some() || shared.doors.rights.misses(&who) {
         drop(shared.env.spawn_network("arrival", arrive(shared.clone(), stream, who)));
     } else {
-        admit_client(shared, (stream, who), Vec::new());
+        if let Some(connection) = admitted(shared, (stream, who), Vec::new()) {
+            drop(shared.env.spawn_network("connection", connection));
+        }
     }
 }
 
@@ -360,7 +362,13 @@ async fn arrive(shared: Arc<Shared>, mut stream: Stream, who: Identity) {
     arriving.fetch_sub(1, Ordering::Relaxed);
     match (told, &shared.config.peers) {
         (Some((true, first)), Some(mesh)) => mesh.receive(stream, first).await,
-        (Some((_, first)), _) => admit_client(&shared, (stream, who), first),
+        // Its socket is this thread's by now: served by another one, it would have that woken for
+        // all that arrives.
+        (Some((_, first)), _) => {
+            if let Some(connection) = admitted(&shared, (stream, who), first) {
+                connection.await;
+            }
+        }
         // It has gone, or says nothing.
         (None, _) => {}
     }
@@ -388,21 +396,24 @@ async fn listen(shared: &Shared, stream: &mut Stream) -> Option<(bool, Vec<u8>)>
     }
 }
 
-/// Gives a client's connection its task, or tells it why not. `first` is what it has said so far.
-fn admit_client(shared: &Arc<Shared>, (stream, who): (Stream, Identity), first: Vec<u8>) {
+/// What serves a client's connection; one too many is told so. `first` is what it has said so far.
+fn admitted(
+    shared: &Arc<Shared>,
+    (stream, who): (Stream, Identity),
+    first: Vec<u8>,
+) -> Option<Connection> {
     let outbox = Outbox::new(stream.peer_address(), shared.memory.clone());
     match shared.connections.enter(&outbox, &shared.config.limits) {
         Ok(number) => {
             let of = (number, who);
-            let connection = Connection::new(stream, first, shared.clone(), outbox, of);
-            drop(shared.env.spawn_network("connection", connection));
+            Some(Connection::new(stream, first, shared.clone(), outbox, of))
         }
         Err(why) => {
             shared.doors.counters.add(&Figures { refused: 1, ..Figures::default() });
             shared.doors.bursts.refused(outbox.peer, &why);
             if shared.doorstep.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
                 shared.doorstep.refusals.fetch_sub(1, Ordering::Relaxed);
-                return;
+                return None;
             }
             let theirs = shared.clone();
             let refusal = async move {
@@ -410,6 +421,7 @@ fn admit_client(shared: &Arc<Shared>, (stream, who): (Stream, Identity), first: 
                 theirs.doorstep.refusals.fetch_sub(1, Ordering::Relaxed);
             };
             drop(shared.env.spawn_network("refusal", refusal));
+            None
         }
     }
 }

@@ -37,6 +37,8 @@ mod series_remote_write;
 mod series_scrape;
 #[path = "series_unavailable.rs"]
 mod series_unavailable;
+#[path = "threads.rs"]
+mod threads;
 #[path = "tls.rs"]
 mod tls;
 #[path = "usual.rs"]

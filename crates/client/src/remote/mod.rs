@@ -284,8 +284,10 @@ impl Core {
             )
         };
         let links: Vec<_> = (0..options.connections).map(|number| Arc::new(link(number))).collect();
+        // Of several servers those links work together that have one number, and who asks is mostly
+        // on that thread, too.
         for link in &links {
-            drop(env.spawn_network("connection", dial::run(link.clone())));
+            drop(env.spawn_network_at(link.number, "connection", dial::run(link.clone())));
         }
         let (patient, luck) = (OnceLock::new(), Arc::default());
         Arc::new(Self { env: env.clone(), file, links, database, options, patient, luck })
@@ -308,7 +310,7 @@ impl Core {
     /// The connection of the calling thread.
     #[inline]
     fn link(&self) -> &Arc<Link> {
-        &self.links[thread_number() % self.links.len()]
+        &self.links[thread_number(&self.env) % self.links.len()]
     }
 
     /// Asks whom the server follows.
@@ -404,11 +406,12 @@ fn keep_to(number: usize) {
     NUMBER.set(Some(number));
 }
 
-/// Numbers threads in the order of their first call, so that each keeps to one connection.
-fn thread_number() -> usize {
+/// Numbers threads, so that each keeps to one connection: those that serve sockets as the links are
+/// that they serve, others in the order of their first call.
+fn thread_number(env: &Env) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     NUMBER.get().unwrap_or_else(|| {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = env.network_thread().unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
         NUMBER.set(Some(number));
         number
     })

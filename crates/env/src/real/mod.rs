@@ -19,3 +19,12 @@ pub(crate) enum Precedence {
     /// Those whose turns may be long.
     Behind,
 }
+
+/// Which thread of a set a task runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// One of the first so many, in turn.
+    Among(usize),
+    /// The one with this number; numbers beyond the last go round.
+    At(usize),
+}

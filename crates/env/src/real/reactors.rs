@@ -9,6 +9,7 @@
 //! There are two sets of them. What may take a millisecond for a turn has the second, whose threads
 //! let those of the first go before them where there are too few processors.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::sync::OnceLock;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::{EnterGuard, Handle};
 
-use super::Precedence;
+use super::{Precedence, Which};
 use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::task::Completion;
 
@@ -30,6 +31,11 @@ const LOOK_AT_OTHERS: u32 = 4;
 /// By how much the second set's threads are nicer.
 #[cfg(target_os = "linux")]
 const NICER: i32 = 5;
+
+thread_local! {
+    /// The number of the reactor that this thread is, of the first set.
+    static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+}
 
 struct Reactors {
     handles: Vec<Handle>,
@@ -62,8 +68,9 @@ fn start(precedence: Precedence, number: usize) -> io::Result<Handle> {
         .build()?;
     let handle = runtime.handle().clone();
     let forever = move || {
-        if precedence == Precedence::Behind {
-            let_others_go_first();
+        match precedence {
+            Precedence::First => NUMBER.set(Some(number)),
+            Precedence::Behind => let_others_go_first(),
         }
         runtime.block_on(std::future::pending::<()>())
     };
@@ -92,25 +99,36 @@ pub(crate) fn count() -> usize {
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).min(MOST))
 }
 
+/// Which reactor of the first set the calling thread is.
+#[inline]
+pub(crate) fn number() -> Option<usize> {
+    NUMBER.get()
+}
+
 /// Lets all other tasks of the thread go first, and what its sockets bring.
 pub(crate) async fn give_way() {
     tokio::task::yield_now().await;
 }
 
-/// Runs a task on one of the first `among` reactors of a set, in turn.
+/// Runs a task on a reactor of a set.
 pub(crate) fn spawn(
     completion: Completion,
-    (precedence, among): (Precedence, usize),
+    (precedence, which): (Precedence, Which),
     future: impl Future<Output = ()> + Send + 'static,
 ) {
     let reactors = match reactors(precedence) {
         Ok(reactors) => reactors,
         Err(error) => return completion.fail(error.to_string()),
     };
-    let among = among.clamp(1, reactors.handles.len());
-    let next = reactors.next.fetch_add(1, Ordering::Relaxed) % among;
+    let count = reactors.handles.len();
+    let number = match which {
+        Which::Among(among) => {
+            reactors.next.fetch_add(1, Ordering::Relaxed) % among.clamp(1, count)
+        }
+        Which::At(number) => number % count,
+    };
     // A panic drops the completion, which then says that the task failed.
-    drop(reactors.handles[next].spawn(async move {
+    drop(reactors.handles[number].spawn(async move {
         future.await;
         completion.finish();
     }));
@@ -123,4 +141,28 @@ pub(crate) fn enter() -> IoResult<Option<EnterGuard<'static>>> {
         return Ok(None);
     }
     Ok(Some(reactors(Precedence::First)?.handles[0].enter()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Env;
+    use crate::reply::{Promise, Unanswered};
+
+    #[test]
+    fn a_task_runs_on_the_thread_that_was_named() {
+        let env = Env::real();
+        let count = env.network_threads();
+        assert_eq!(env.network_thread(), None);
+        for number in 0..2 * count {
+            let ((asked, told), theirs) =
+                (Promise::<Option<usize>, Unanswered>::pair(), env.clone());
+            let task = async move { asked.send(Ok(theirs.network_thread())) };
+            drop(env.spawn_network_at(number, "named", task));
+            assert_eq!(told.wait().unwrap(), Some(number % count));
+        }
+        let ((asked, told), theirs) = (Promise::<Option<usize>, Unanswered>::pair(), env.clone());
+        let task = async move { asked.send(Ok(theirs.network_thread())) };
+        drop(env.spawn_network_behind(1, "behind", task));
+        assert_eq!(told.wait().unwrap(), None, "the others have the numbers");
+    }
 }

@@ -22,7 +22,7 @@ impl Cluster {
             let server = self.servers.get(at)?.get()?;
             server.is_up().then(|| server.latency_us())
         };
-        let at = self.choice.at_once(thread_number(), latency)?;
+        let at = self.choice.at_once(thread_number(&self.env), latency)?;
         Some(self.server(at).endpoint())
     }
 

@@ -159,7 +159,7 @@ impl Cluster {
         let op = Op::new(whom, ask, promise);
         // A reply that is there needs nobody who looks after it.
         if !op.start(self) {
-            let (place, sleeps) = self.waiting.insert(thread_number(), op.clone());
+            let (place, sleeps) = self.waiting.insert(thread_number(&self.env), op.clone());
             if op.is_left_at(self, place) || sleeps {
                 self.wake.notify();
             }
@@ -277,7 +277,7 @@ impl Cluster {
             let may_be_asked = tried & (1 << at) == 0 && server.is_up();
             may_be_asked.then(|| server.latency_us())
         };
-        self.choice.choose(thread_number(), latency)
+        self.choice.choose(thread_number(&self.env), latency)
     }
 
     /// Whether there are servers that are none of those in `tried`, and can be asked now if they

@@ -110,7 +110,7 @@ impl<T: Send + 'static> Op<T> {
             let last = Last { at, term: 0, asked: before, waits: Waits::default() };
             (state.first, state.last) = (Some(before), Some(last));
         }
-        let (place, _) = cluster.waiting.insert(thread_number(), op.clone());
+        let (place, _) = cluster.waiting.insert(thread_number(&cluster.env), op.clone());
         let _ = op.place.set(place);
         let weak = Arc::downgrade(cluster);
         answer.on_complete(move |result| {

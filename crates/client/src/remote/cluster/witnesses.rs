@@ -31,7 +31,7 @@ impl Witnesses for Others {
     fn ask(&self) -> Option<Vec<(usize, Reply<Standing>)>> {
         let cluster = self.cluster.upgrade()?;
         let now = cluster.env.now();
-        let at_hand = cluster.choice.at_hand(super::thread_number());
+        let at_hand = cluster.choice.at_hand(super::thread_number(&cluster.env));
         let mut others: Vec<_> = cluster
             .servers()
             .enumerate()
