@@ -1,10 +1,10 @@
-//! What is known of points that are not looked at one by one: enough for what most functions of
-//! ranges ask, to the point.
+//! What is known of points that are not looked at one by one, where their ends count: enough for
+//! what rates and first and last values ask, to the point.
 //!
 //! Digests of neighbours add up to that of both. What Prometheus computes of an increase (how far
 //! it goes on beyond the first and the last point, and where a counter began again) is all in one:
-//! so a rate that comes from digests is that which comes from their points. Sums may be rounded
-//! otherwise.
+//! so a rate that comes from digests is that which comes from their points. Of
+//! counts, sums, least and greatest values there are columns instead (`stretches.rs`).
 
 use crate::sample::{STALE, Sample};
 
@@ -13,12 +13,6 @@ use crate::sample::{STALE, Sample};
 pub struct Digest {
     /// Points that are no marks.
     pub count: u64,
-    /// Their sum; NaN if one of them is no number.
-    pub sum: f64,
-    /// The least of the numbers; NaN if there is none.
-    pub least: f64,
-    /// The greatest of the numbers; NaN if there is none.
-    pub greatest: f64,
     /// The first of them, or the first mark if there are only marks.
     pub first: Sample,
     /// The last of them, or the last mark.
@@ -34,9 +28,6 @@ impl From<Sample> for Digest {
         let is_ended = value.to_bits() == STALE;
         Self {
             count: u64::from(!is_ended),
-            sum: if is_ended { 0.0 } else { value },
-            least: value,
-            greatest: value,
             first: (time, value),
             last: (time, value),
             falls: 0.0,
@@ -56,17 +47,26 @@ impl Digest {
         let (before, next) = (self.last.1, later.first.1);
         self.falls += later.falls + if next < before { before } else { 0.0 };
         self.count += later.count;
-        self.sum += later.sum;
-        self.least = better(self.least, later.least, |a, b| b < a);
-        self.greatest = better(self.greatest, later.greatest, |a, b| b > a);
         self.last = later.last;
         self.is_ended = later.is_ended;
     }
 }
 
-/// The other one if it is better, or the first is no number.
-fn better(one: f64, other: f64, is_better: impl Fn(f64, f64) -> bool) -> f64 {
-    if one.is_nan() || is_better(one, other) { other } else { one }
+/// What is looked at of the points of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// How many there are.
+    Count,
+    /// That, and their sum.
+    Sum,
+    /// How many there are, and the least number.
+    Least,
+    /// How many there are, and the greatest number.
+    Greatest,
+    /// All that a [`Digest`] has: how many there are, the first and the last, and where they fall.
+    Ends,
+    /// The last of them alone, with its time.
+    Last,
 }
 
 /// Which windows of time are looked at: ends, so far apart, and how far each looks back; what is
@@ -81,30 +81,35 @@ pub struct Windows {
     pub count: usize,
     /// How far each looks back.
     pub range: i64,
-    /// Whether only the last point of each is asked for.
-    pub is_last: bool,
+    /// What is asked of the points of each.
+    pub wanted: Wanted,
 }
 
 impl Windows {
+    /// Whether only the last point of each is asked for.
+    fn is_last(&self) -> bool {
+        self.wanted == Wanted::Last
+    }
+
     /// Whether all that lies from one multiple of `every` to the next, without the first and with
     /// the second, lies in each window as a whole or not at all.
     pub fn are_aligned(&self, every: i64) -> bool {
         let is_multiple = |time: i64| time.rem_euclid(every) == 0;
         let are_ends = is_multiple(self.first) && (self.count == 1 || is_multiple(self.step));
-        are_ends && (self.is_last || is_multiple(self.range))
+        are_ends && (self.is_last() || is_multiple(self.range))
     }
 
     /// Whether all that lies from one multiple of `every` to the next, with the first and without
     /// the second, lies in each window as a whole or not at all.
     pub fn are_aligned_behind(&self, every: i64) -> bool {
         let first = self.first.saturating_add(1);
-        !self.is_last && Self { first, ..*self }.are_aligned(every)
+        !self.is_last() && Self { first, ..*self }.are_aligned(every)
     }
 
     /// Whether this is one window that is much longer than `every`: so points are read at its ends
     /// alone, wherever these are.
     pub fn is_long(&self, every: i64) -> bool {
-        self.count == 1 && !self.is_last && self.range / 4 >= every
+        self.count == 1 && !self.is_last() && self.range / 4 >= every
     }
 
     /// The time behind which points are looked at, and the last one.
@@ -140,18 +145,18 @@ mod tests {
     fn marks_are_no_points_and_end_a_series() {
         let mark = f64::from_bits(STALE);
         let found = digest(&[(1, mark), (2, 5.0), (3, mark), (4, 3.0), (5, mark)]);
-        assert_eq!((found.count, found.sum, found.falls, found.is_ended), (2, 8.0, 5.0, true));
+        assert_eq!((found.count, found.falls, found.is_ended), (2, 5.0, true));
         assert_eq!((found.first, found.last), ((2, 5.0), (4, 3.0)));
-        assert_eq!((found.least, found.greatest), (3.0, 5.0));
         let found = digest(&[(2, 5.0), (3, mark), (4, f64::NAN)]);
-        assert!((found.count, found.is_ended) == (2, false) && found.sum.is_nan());
-        assert_eq!((found.least, found.greatest), (5.0, 5.0));
+        assert!((found.count, found.is_ended) == (2, false) && found.last.1.is_nan());
     }
 
     #[test]
     fn what_lies_at_ends_of_windows_is_told() {
-        let windows =
-            |first, step, count, range, is_last| Windows { first, step, count, range, is_last };
+        let windows = |first, step, count, range, is_last| {
+            let wanted = if is_last { Wanted::Last } else { Wanted::Sum };
+            Windows { first, step, count, range, wanted }
+        };
         assert!(windows(120, 60, 5, 60, false).are_aligned(60));
         assert!(windows(120, 60, 5, 600, false).are_aligned(20));
         assert!(!windows(121, 60, 5, 60, false).are_aligned(60));

@@ -18,8 +18,8 @@
 //!                                                             v
 //!                                                           Answer
 //! ```
-//! A source that knows of stretches of points what they come to (`digest.rs`) gives that instead,
-//! where the windows of a function allow it.
+//! A source that knows of stretches of points what they come to (`digest.rs`, `stretches.rs`) gives
+//! that instead, where the windows of a function allow it.
 //! The one rule: points are held for one window of one series, values as columns, and both are
 //! counted, a histogram as what it holds (`histogram/`). What would exceed [`Options`] ends with an
 //! error that says what to narrow.
@@ -56,9 +56,10 @@ mod pattern;
 mod random;
 mod sample;
 mod source;
+mod stretches;
 mod sum;
 
-pub use digest::{Digest, Told, Windows};
+pub use digest::{Digest, Told, Wanted, Windows};
 pub use fault::ParseError;
 pub use histogram::{Bucket, CUSTOM, EXPONENTIAL, Histogram, Parts, ResetHint, Span};
 pub use labels::{Labels, NAME, is_plain_label, quoted};
@@ -67,6 +68,7 @@ pub use parse::{nanoseconds, parse, parse_selector};
 pub use pattern::{Pattern, compiled};
 pub use sample::{HISTOGRAM, HistogramSample, STALE, Sample, Value};
 pub use source::{Memory, Points, Samples, Source};
+pub use stretches::Stretches;
 
 use eval::{Evaluator, Steps};
 use std::fmt::{self, Write as _};

@@ -8,6 +8,7 @@ use crate::histogram::Histogram;
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 pub(crate) use crate::sample::{HISTOGRAM, HistogramSample, STALE, Sample, Value};
+use crate::stretches::Stretches;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ pub trait Source: Sync + Sized {
         until: i64,
     ) -> impl Future<Output = Result<Self::Samples, Self::Error>> + Send;
 
-    /// The same for windows of which a function asks no more than [`Digest`]s say: a source that
-    /// has some for whole stretches of time gives these.
+    /// The same for windows of which a function asks no more than [`Digest`]s or [`Stretches`] say:
+    /// a source that has some for whole stretches of time gives these.
     fn read_windows(
         &self,
         series: &Self::Series,
@@ -83,6 +84,21 @@ pub trait Samples: Send {
             let mut samples = Vec::new();
             let is_any = self.more(&mut samples).await?;
             digests.extend(samples.into_iter().map(Digest::from));
+            Ok(is_any)
+        }
+    }
+
+    /// Appends what comes next as stretches, of single points or of more of them, with what the
+    /// windows want of each, which are neither ends nor last points; `false` at the end, when
+    /// nothing was appended.
+    fn more_stretches(
+        &mut self,
+        stretches: &mut Stretches,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send {
+        async {
+            let mut samples = Vec::new();
+            let is_any = self.more(&mut samples).await?;
+            samples.into_iter().for_each(|sample| stretches.push_sample(sample));
             Ok(is_any)
         }
     }

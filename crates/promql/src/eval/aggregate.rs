@@ -14,10 +14,16 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+/// Steps of a group that are computed together: what they have come to stays near the processor.
+pub(super) const TOGETHER: usize = 512;
+
+/// The labels of a group, and the places of its series.
+pub(super) type Group = (Labels, Vec<usize>);
+
 /// What groups series have, and the places of the series of each.
-fn grouped(aggregate: &Aggregate, columns: &[Column]) -> Vec<(Labels, Vec<usize>)> {
+pub(super) fn grouped(aggregate: &Aggregate, columns: &[Column]) -> Vec<Group> {
     let mut places: HashMap<Labels, usize> = HashMap::new();
-    let mut groups: Vec<(Labels, Vec<usize>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for (place, column) in columns.iter().enumerate() {
         let labels = group_labels(aggregate, &column.labels);
         let group = *places.entry(labels).or_insert_with_key(|labels| {
@@ -37,20 +43,30 @@ fn group_labels(aggregate: &Aggregate, labels: &Labels) -> Labels {
     }
 }
 
+/// How many values are held at most besides the columns while they become what they come to.
+pub(super) fn weight(op: Aggregation, columns: &[Column], groups: &[Group]) -> usize {
+    let picks = op.picks() || op == Aggregation::CountValues;
+    if picks || columns.iter().any(|column| !column.histograms.is_empty()) {
+        return columns.iter().map(Column::weight).sum();
+    }
+    let steps = columns.first().map_or(0, |column| column.cells.len());
+    groups.len() * steps + TOGETHER * size_of::<Option<State>>() / size_of::<f64>()
+}
+
 /// One series a group; `params` is what `quantile` wants, a number a step.
 pub(super) fn aggregated(
-    aggregate: &Aggregate,
-    columns: &[Column],
+    op: Aggregation,
+    (columns, groups): (&[Column], Vec<Group>),
     params: &[f64],
     steps: usize,
     notes: &mut Notes<'_>,
 ) -> Result<Vec<Column>, TooMuch> {
     let mut out = Vec::new();
-    for (labels, places) in grouped(aggregate, columns) {
+    for (labels, places) in groups {
         let mut column = Column::new(labels, steps);
         // Where names go late, `by (__name__)` keeps one until then.
         column.drop_name = places.iter().any(|place| columns[*place].drop_name);
-        match aggregate.op {
+        match op {
             Aggregation::Quantile => {
                 for (step, cell) in column.cells.iter_mut().enumerate() {
                     let values = places.iter().map(|place| columns[*place].cells[step]);
@@ -61,20 +77,10 @@ pub(super) fn aggregated(
                 }
             }
             op => {
-                let mut states: Vec<Option<State>> = vec![None; steps];
-                for place in &places {
-                    for (state, value) in states.iter_mut().zip(&columns[*place].cells) {
-                        if is_absent(*value) {
-                            continue;
-                        }
-                        match state {
-                            Some(state) => state.add(*value),
-                            None => *state = Some(State::new(op, *value)),
-                        }
-                    }
-                }
-                for (cell, state) in column.cells.iter_mut().zip(states) {
-                    *cell = state.map_or(ABSENT, State::value);
+                for begin in (0..steps).step_by(TOGETHER) {
+                    let end = steps.min(begin + TOGETHER);
+                    let group = places.iter().map(|place| &columns[*place].cells[begin..end]);
+                    fold(op, group, &mut column.cells[begin..end]);
                 }
                 if matches!(op, Aggregation::Sum | Aggregation::Avg) {
                     let group: Vec<&Column> = places.iter().map(|place| &columns[*place]).collect();
@@ -87,6 +93,45 @@ pub(super) fn aggregated(
         out.push(column);
     }
     Ok(out)
+}
+
+/// Puts what the values of a group come to at each step.
+fn fold<'a>(op: Aggregation, group: impl Iterator<Item = &'a [f64]>, cells: &mut [f64]) {
+    if op == Aggregation::Sum {
+        return sum(group, cells);
+    }
+    let mut states: Vec<Option<State>> = vec![None; cells.len()];
+    for values in group {
+        for (state, value) in states.iter_mut().zip(values) {
+            if is_absent(*value) {
+                continue;
+            }
+            match state {
+                Some(state) => state.add(*value),
+                None => *state = Some(State::new(op, *value)),
+            }
+        }
+    }
+    for (cell, state) in cells.iter_mut().zip(states) {
+        *cell = state.map_or(ABSENT, State::value);
+    }
+}
+
+/// Puts the sums of a group. Where none of its values is, adding them takes no turns.
+fn sum<'a>(group: impl Iterator<Item = &'a [f64]>, cells: &mut [f64]) {
+    // Nothing is added to what no value was added to but the other zero.
+    let mut sums = vec![Sum::new(-0.0); cells.len()];
+    let mut is_any = vec![false; cells.len()];
+    for values in group {
+        for ((sum, is_any), value) in sums.iter_mut().zip(&mut is_any).zip(values) {
+            let is_here = !is_absent(*value);
+            sum.add(if is_here { *value } else { -0.0 });
+            *is_any |= is_here;
+        }
+    }
+    for ((cell, sum), is_any) in cells.iter_mut().zip(sums).zip(is_any) {
+        *cell = if is_any { sum.sum + sum.lost } else { ABSENT };
+    }
 }
 
 /// What a group's values came to so far at a step.
@@ -168,16 +213,15 @@ pub(super) fn wrong_counts(params: &[f64]) -> Option<String> {
 
 /// Some series of each group, so many a step: the largest, the smallest, any.
 pub(super) fn some(
-    aggregate: &Aggregate,
-    columns: &[Column],
+    op: Aggregation,
+    (columns, groups): (&[Column], &[Group]),
     params: &[f64],
     steps: usize,
 ) -> Vec<Column> {
-    let groups = grouped(aggregate, columns);
     let mut kept: Vec<Option<Column>> = vec![None; columns.len()];
     // In the order in which an answer for one time gives them.
     let mut order: Vec<usize> = Vec::new();
-    for (_, places) in &groups {
+    for (_, places) in groups {
         for (step, param) in params.iter().enumerate().take(steps) {
             let values = places.iter().map(|place| (columns[*place].cells[step], *place));
             let mut values: Vec<(f64, usize)> =
@@ -187,7 +231,7 @@ pub(super) fn some(
             } else {
                 (*param as usize).min(values.len())
             };
-            match aggregate.op {
+            match op {
                 // What is no number comes last in both.
                 Aggregation::Topk => values.sort_by(|a, b| ascending(b.0, a.0)),
                 Aggregation::Bottomk => {

@@ -1,40 +1,51 @@
-//! Windows of digests: as those of points (`read.rs`), where what is asked needs no more.
+//! Windows of digests, and of stretches by the column: as those of points (`read.rs`), where what
+//! is asked needs no more.
 //!
-//! A source gives digests only of stretches of time that lie in each window as a whole or not at
+//! A source gives them only of stretches of time that lie in each window as a whole or not at
 //! all, so a window has those that begin and end in it.
 
 use super::column::{ABSENT, Column};
 use super::held::TOO_MANY_POINTS;
 use super::read::{Asked, Reading};
-use super::window::Window;
+use super::window::{Over, Window};
 use super::{Evaluator, Steps, drop_name};
 use crate::Error;
-use crate::digest::{Digest, Told, Windows};
+use crate::digest::{Digest, Told, Wanted, Windows};
 use crate::labels::Labels;
 use crate::source::{Samples, Source};
+use crate::stretches::Stretches;
 use std::ops::Range;
 
 /// What is held of a series.
 struct Held<R> {
     rest: Option<R>,
     digests: Vec<Digest>,
+    /// Where the last window began and ended.
     begin: usize,
+    end: usize,
 }
 
 impl<R: Samples> Held<R> {
-    /// The digests of a window, which ends no earlier than the last one did.
+    fn new(rest: R) -> Self {
+        Self { rest: Some(rest), digests: Vec::new(), begin: 0, end: 0 }
+    }
+
+    /// The digests of a window, which begins and ends no earlier than the last one did.
     async fn window(
         &mut self,
         (after, end): (i64, i64),
         most: usize,
     ) -> Result<&[Digest], Error<R::Error>> {
         loop {
-            let rest = &self.digests[self.begin..];
-            self.begin += rest.partition_point(|digest| digest.first.0 <= after);
+            let is_before = |digest: &Digest| digest.first.0 <= after;
+            while self.digests.get(self.begin).is_some_and(is_before) {
+                self.begin += 1;
+            }
             let is_known = self.digests.last().is_some_and(|digest| digest.last.0 > end);
             let Some(source) = self.rest.as_mut().filter(|_| !is_known) else { break };
             if self.begin > self.digests.len() / 2 {
                 self.digests.drain(..self.begin);
+                self.end = self.end.saturating_sub(self.begin);
                 self.begin = 0;
             }
             if self.digests.len() > most {
@@ -44,16 +55,81 @@ impl<R: Samples> Held<R> {
                 self.rest = None;
             }
         }
-        let window = &self.digests[self.begin..];
-        Ok(&window[..window.partition_point(|digest| digest.last.0 <= end)])
+        self.end = self.end.max(self.begin);
+        while self.digests.get(self.end).is_some_and(|digest| digest.last.0 <= end) {
+            self.end += 1;
+        }
+        Ok(&self.digests[self.begin..self.end])
     }
+}
+
+/// What is held of a series whose stretches are read by the column.
+struct HeldStretches<R> {
+    rest: Option<R>,
+    stretches: Stretches,
+    begin: usize,
+}
+
+impl<R: Samples> HeldStretches<R> {
+    /// Puts the values of as many windows as all is there of, and gives how many these are; and how
+    /// many stretches it looked at.
+    fn put(&mut self, over: Over, wanted: Wanted, ends: Ends, cells: &mut [f64]) -> (usize, usize) {
+        let stretches = &self.stretches;
+        let known = match self.rest {
+            Some(_) => stretches.lasts.last().copied(),
+            None => Some(i64::MAX),
+        };
+        let (mut begin, mut looked_at) = (self.begin, 0);
+        for (place, cell) in cells.iter_mut().enumerate() {
+            let end = ends.first.saturating_add(ends.step.saturating_mul(place as i64));
+            let after = end.saturating_sub(ends.range);
+            while stretches.firsts.get(begin).is_some_and(|first| *first <= after) {
+                begin += 1;
+            }
+            if self.rest.is_some() && known.is_none_or(|known| known <= end) {
+                self.begin = begin;
+                return (place, looked_at);
+            }
+            let (behind, found) = stretches.folded(begin, end, wanted);
+            looked_at += behind - begin;
+            if let Some((count, value)) = found {
+                *cell = over.value_of_all(count, value);
+            }
+        }
+        self.begin = begin;
+        (cells.len(), looked_at)
+    }
+
+    /// Reads what comes next.
+    async fn read(&mut self, most: usize) -> Result<(), Error<R::Error>> {
+        let Some(source) = &mut self.rest else { return Ok(()) };
+        if self.begin > self.stretches.len() / 2 {
+            self.stretches.forget(self.begin);
+            self.begin = 0;
+        }
+        if self.stretches.len() > most {
+            return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
+        }
+        if !source.more_stretches(&mut self.stretches).await.map_err(Error::Source)? {
+            self.rest = None;
+        }
+        Ok(())
+    }
+}
+
+/// Where windows end, and how far they look back.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: i64,
+    step: i64,
+    range: i64,
 }
 
 impl Reading {
     /// The windows of it.
-    pub(super) fn windows(&self, is_last: bool) -> Windows {
+    pub(super) fn windows(&self, wanted: Wanted) -> Windows {
         let Steps { first, count, step } = self.steps;
-        Windows { first, step, count, range: self.range, is_last }
+        Windows { first, step, count, range: self.range, wanted }
     }
 }
 
@@ -66,7 +142,7 @@ impl<S: Source> Evaluator<'_, S> {
         asked: &Asked<'_>,
     ) -> Result<Option<Column>, Error<S::Error>> {
         let (reading, steps) = (asked.reading, asked.steps);
-        let mut held = Held { rest: Some(samples), digests: Vec::new(), begin: 0 };
+        let mut held = Held::new(samples);
         let mut cells = vec![ABSENT; steps.count];
         let mut is_any = false;
         for (place, cell) in cells.iter_mut().enumerate() {
@@ -93,12 +169,53 @@ impl<S: Source> Evaluator<'_, S> {
         if asked.over.is_of_counters() {
             self.tell_of_counter(labels.metric(), asked.span);
         }
-        self.hold(cells.len())?;
-        let mut column = Column::of(labels, cells);
+        self.named(Column::of(labels, cells), asked).map(Some)
+    }
+
+    /// A function of how many points there are, and of one number of all of them, over the
+    /// stretches of a series' windows.
+    pub(super) async fn over_stretches(
+        &mut self,
+        labels: Labels,
+        samples: S::Samples,
+        wanted: Wanted,
+        asked: &Asked<'_>,
+    ) -> Result<Option<Column>, Error<S::Error>> {
+        let (reading, steps) = (asked.reading, asked.steps);
+        let mut held =
+            HeldStretches { rest: Some(samples), stretches: Stretches::default(), begin: 0 };
+        let mut cells = vec![ABSENT; steps.count];
+        let looked_at = if reading.is_fixed { 1 } else { steps.count };
+        let mut place = 0;
+        loop {
+            let Steps { step, .. } = reading.steps;
+            let ends = Ends { first: reading.steps.time(place), step, range: reading.range };
+            let (put, visits) = held.put(asked.over, wanted, ends, &mut cells[place..looked_at]);
+            place += put;
+            self.visits += visits as u64;
+            if self.visits > self.options.max_visits {
+                return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
+            }
+            if place == looked_at {
+                break;
+            }
+            held.read(self.options.max_window).await?;
+        }
+        if reading.is_fixed {
+            let first = cells[0];
+            cells.fill(first);
+        }
+        let column = Column::of(labels, cells);
+        if column.is_empty() { Ok(None) } else { self.named(column, asked).map(Some) }
+    }
+
+    /// What came of a function, with the labels that it has then.
+    fn named(&mut self, mut column: Column, asked: &Asked<'_>) -> Result<Column, Error<S::Error>> {
+        self.hold(column.cells.len())?;
         if !asked.over.keeps_name() {
             drop_name(&mut column, self.options.late_names);
         }
-        Ok(Some(column))
+        Ok(column)
     }
 
     /// The last values of a series at each step, of its digests.
@@ -108,7 +225,7 @@ impl<S: Source> Evaluator<'_, S> {
         reading: Reading,
         asks_time: bool,
     ) -> Result<Vec<Option<f64>>, Error<S::Error>> {
-        let mut held = Held { rest: Some(samples), digests: Vec::new(), begin: 0 };
+        let mut held = Held::new(samples);
         let mut cells = Vec::with_capacity(reading.steps.count);
         // The last digest may begin before the window, whose last point lies in it nevertheless.
         let mut last: Option<Digest> = None;

@@ -320,11 +320,11 @@ impl<'a, S: Source> Evaluator<'a, S> {
                 None => None,
             };
             let mut columns = self.columns(&aggregate.inner, steps).await?;
-            // Groups hold several numbers a step while they are computed.
-            self.hold(columns.iter().map(Column::weight).sum())?;
             let inner = &aggregate.inner.span;
             let of = if aggregate.op.picks() { span } else { inner };
             native::group::ignored(aggregate.op, &mut columns, &mut self.told, of);
+            let groups = aggregate::grouped(aggregate, &columns);
+            self.hold(aggregate::weight(aggregate.op, &columns, &groups))?;
             match (aggregate.op, param) {
                 (Aggregation::Quantile, Some((Value::Scalar(params), span))) => {
                     for q in [f64::NEG_INFINITY, f64::INFINITY] {
@@ -335,14 +335,20 @@ impl<'a, S: Source> Evaluator<'a, S> {
                         );
                     }
                     let mut notes = self.notes(inner);
-                    aggregate::aggregated(aggregate, &columns, &params, steps.count, &mut notes)
-                        .map_err(|TooMuch| Error::Asked(self.too_much()))
+                    aggregate::aggregated(
+                        aggregate.op,
+                        (&columns, groups),
+                        &params,
+                        steps.count,
+                        &mut notes,
+                    )
+                    .map_err(|TooMuch| Error::Asked(self.too_much()))
                 }
                 (_, Some((Value::Scalar(params), _))) => {
                     if let Some(why) = aggregate::wrong_counts(&params) {
                         return Err(Error::Execution(why));
                     }
-                    Ok(aggregate::some(aggregate, &columns, &params, steps.count))
+                    Ok(aggregate::some(aggregate.op, (&columns, &groups), &params, steps.count))
                 }
                 (_, Some((Value::String(label), _))) => {
                     if label.is_empty() {
@@ -354,8 +360,14 @@ impl<'a, S: Source> Evaluator<'a, S> {
                 }
                 _ => {
                     let mut notes = self.notes(inner);
-                    aggregate::aggregated(aggregate, &columns, &[], steps.count, &mut notes)
-                        .map_err(|TooMuch| Error::Asked(self.too_much()))
+                    aggregate::aggregated(
+                        aggregate.op,
+                        (&columns, groups),
+                        &[],
+                        steps.count,
+                        &mut notes,
+                    )
+                    .map_err(|TooMuch| Error::Asked(self.too_much()))
                 }
             }
         })

@@ -12,6 +12,7 @@ use super::native::window as native;
 use super::window::{Over, Window};
 use super::{Boxed, Evaluator, Steps, drop_name};
 use crate::ast::{Selector, Subquery};
+use crate::digest::Wanted;
 use crate::histogram::ResetHint;
 use crate::labels::Labels;
 use crate::source::{HISTOGRAM, HistogramSample, STALE, Sample, Samples, Source, Value};
@@ -114,7 +115,7 @@ impl<S: Source> Evaluator<'_, S> {
             let mut columns = Vec::new();
             for (labels, series) in self.source.find(&selector.matchers).await? {
                 self.source.pause().await?;
-                let windows = reading.windows(true);
+                let windows = reading.windows(Wanted::Last);
                 let rest =
                     self.source.read_windows(&series, windows).await.map_err(Error::Source)?;
                 self.tell_source(rest.told(), span);
@@ -244,14 +245,21 @@ impl<S: Source> Evaluator<'_, S> {
             let (after, until) = asked.reading.bounds();
             for (labels, series) in self.source.find(&selector.matchers).await? {
                 self.source.pause().await?;
-                let rest = match asked.over.takes_digests() {
-                    true => self.source.read_windows(&series, asked.reading.windows(false)).await,
-                    false => self.source.read(&series, after, until).await,
+                let wanted = asked.over.wanted();
+                let rest = match wanted {
+                    Some(wanted) => {
+                        self.source.read_windows(&series, asked.reading.windows(wanted)).await
+                    }
+                    None => self.source.read(&series, after, until).await,
                 };
                 let rest = rest.map_err(Error::Source)?;
                 self.tell_source(rest.told(), asked.span);
-                columns.extend(match rest.told().every {
-                    Some(_) => self.over_digests(labels, rest, asked).await?,
+                let wanted = rest.told().every.and(wanted);
+                columns.extend(match wanted {
+                    Some(Wanted::Ends | Wanted::Last) => {
+                        self.over_digests(labels, rest, asked).await?
+                    }
+                    Some(wanted) => self.over_stretches(labels, rest, wanted, asked).await?,
                     None => {
                         let held = Held::new(Some(rest), self.buckets == Buckets::Unwanted);
                         self.over(labels, false, held, asked).await?

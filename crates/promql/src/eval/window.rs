@@ -5,7 +5,7 @@
 
 use super::numbers::{Mean, Sum, line, quantile};
 use super::seconds;
-use crate::digest::Digest;
+use crate::digest::{Digest, Wanted};
 use crate::source::Sample;
 
 /// A range that ends at a time, and the step that asks for it.
@@ -97,49 +97,42 @@ impl Over {
         matches!(self, Self::First | Self::Last)
     }
 
-    /// Whether digests of the points say enough.
-    pub(crate) fn takes_digests(self) -> bool {
-        matches!(
-            self,
-            Self::Rate
-                | Self::Increase
-                | Self::Delta
-                | Self::Avg
-                | Self::Sum
-                | Self::Count
-                | Self::Min
-                | Self::Max
-                | Self::First
-                | Self::Last
-                | Self::Present
-                | Self::Absent
-                | Self::TimeOfFirst
-                | Self::TimeOfLast
-        )
+    /// What it looks at, if digests of the points or stretches of them say enough.
+    pub(crate) fn wanted(self) -> Option<Wanted> {
+        Some(match self {
+            Self::Rate | Self::Increase | Self::Delta => Wanted::Ends,
+            Self::First | Self::Last | Self::TimeOfFirst | Self::TimeOfLast => Wanted::Ends,
+            Self::Avg | Self::Sum => Wanted::Sum,
+            Self::Count | Self::Present | Self::Absent => Wanted::Count,
+            Self::Min => Wanted::Least,
+            Self::Max => Wanted::Greatest,
+            _ => return None,
+        })
     }
 
-    /// The value of a window of which there are digests, for functions that take them.
+    /// The value of a window of which there are digests, for functions of the ends of points.
     pub(crate) fn value_of(self, digests: &[Digest], window: Window) -> Option<f64> {
         let mut points = digests.iter().filter(|digest| digest.count > 0);
         let mut all = *points.next()?;
-        let mut sum = Sum { sum: all.sum, lost: 0.0 };
-        for digest in points {
-            all.add(digest);
-            sum.add(digest.sum);
-        }
+        points.for_each(|digest| all.add(digest));
         Some(match self {
-            Self::Rate | Self::Increase | Self::Delta => self.extrapolated(&all, window)?,
-            Self::Avg => sum.total() / all.count as f64,
-            Self::Sum => sum.total(),
-            Self::Count => all.count as f64,
-            Self::Min => all.least,
-            Self::Max => all.greatest,
             Self::First => all.first.1,
             Self::Last => all.last.1,
             Self::TimeOfFirst => seconds(0, all.first.0),
             Self::TimeOfLast => seconds(0, all.last.0),
-            _ => 1.0,
+            _ => self.extrapolated(&all, window)?,
         })
+    }
+
+    /// The value of so many points, of whom it is known what the function wants of them; for
+    /// functions that want no ends.
+    pub(crate) fn value_of_all(self, count: u64, value: f64) -> f64 {
+        match self {
+            Self::Avg => value / count as f64,
+            Self::Sum | Self::Min | Self::Max => value,
+            Self::Count => count as f64,
+            _ => 1.0,
+        }
     }
 
     /// The value of the points of a window; `args` are the numbers that the function takes.

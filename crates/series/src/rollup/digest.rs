@@ -45,7 +45,7 @@ pub(crate) fn end_of(begin: i64, every: i64) -> i64 {
     begins.checked_mul(every).unwrap_or(i64::MAX)
 }
 
-fn is_mark(value: Value) -> bool {
+pub(super) fn is_mark(value: Value) -> bool {
     matches!(value, Value::Float(value) if value.to_bits() == STALE)
 }
 
@@ -99,33 +99,6 @@ impl Bucket {
     /// How many points it was made of.
     pub(crate) fn count(&self) -> u64 {
         u64::from(self.at.is_some()) + self.rest.map_or(0, |rest| rest.summary.count)
-    }
-
-    /// Adds what PromQL asks of it: of the point at its beginning, and of those behind it.
-    pub(crate) fn put_digests(&self, digests: &mut Vec<plinth_promql::Digest>) {
-        let at = self.at.map(|value| (self.begin, value.as_f64()));
-        digests.extend(at.map(plinth_promql::Digest::from));
-        digests.extend(self.rest.map(|rest| rest.of_promql()));
-    }
-}
-
-impl Digest {
-    fn of_promql(&self) -> plinth_promql::Digest {
-        let sample = |point: Point| (point.time, point.value.as_f64());
-        let number = |point: Option<Point>| point.map_or(f64::NAN, |point| point.value.as_f64());
-        let Summary { count, numbers, sum, first, last, min, max } = self.summary;
-        let is_all_numbers = count - self.marks == numbers;
-        let (first, end) = self.seen.unwrap_or((first, last));
-        plinth_promql::Digest {
-            count: count - self.marks,
-            sum: if is_all_numbers { sum } else { f64::NAN },
-            least: number(min),
-            greatest: number(max),
-            first: sample(first),
-            last: sample(end),
-            falls: self.falls,
-            is_ended: is_mark(last.value),
-        }
     }
 }
 

@@ -21,15 +21,22 @@
 //!    are the same but for how sums are rounded.
 //! 2. Beginnings are multiples of the bucket's length, counted from 1970.
 //! 3. Bytes that are no row are an error, never a wrong bucket, never a panic.
+//! 4. What is read by the column is what the buckets have that the row was made of, whichever
+//!    columns are read.
 //!
-//! Read next: `row.rs` for the bytes, `rules.rs`.
+//! Read next: `row.rs` for the bytes, `columns.rs` and `asked.rs` for how questions read them,
+//! `rules.rs`.
 
+mod asked;
+mod columns;
 mod digest;
 mod row;
 mod rules;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use asked::Joined;
+pub(crate) use columns::{Columns, Needed};
 pub(crate) use digest::{Bucket, Maker, begin_of, end_of};
 pub use plinth_types::Metrics;
 pub(crate) use row::{MAX_BUCKETS, decode, encode};

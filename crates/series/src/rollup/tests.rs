@@ -7,7 +7,7 @@ use super::*;
 use crate::tree::Summary;
 use crate::value::{Point, Points, Value};
 use crate::workload::Random;
-use plinth_promql::STALE;
+use plinth_promql::{STALE, Stretches, Wanted};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -176,5 +176,224 @@ fn what_is_no_rule_is_refused_with_a_reason() {
     }
     for text in ["", "{}", r#"{"format":2}"#, r#"{"format":1,"next":1,"rollups":[{}]}"#] {
         assert!(Keeping::decode(text.as_bytes()).is_err(), "{text}");
+    }
+}
+
+/// What is wanted of stretches, and what of digests.
+const OF_STRETCHES: [Wanted; 4] = [Wanted::Count, Wanted::Sum, Wanted::Least, Wanted::Greatest];
+const OF_ENDS: [Wanted; 2] = [Wanted::Ends, Wanted::Last];
+
+/// Points of a gauge or a counter as most are: numbers, one a bucket's beginning at least, some of
+/// them integers throughout.
+fn plain_points(random: &mut Random, count: i64) -> Points {
+    let begin = EVERY * (random.below(100) as i64 - 50);
+    let is_integer = random.below(2) == 0;
+    let each = EVERY / 4;
+    let point = |at: i64| {
+        let number = random.below(400) as i64 - 200;
+        let value = match is_integer {
+            true => Value::Integer(number),
+            false => Value::Float(number as f64 / 4.0),
+        };
+        Point { time: begin + at * each, value }
+    };
+    (0..count).map(point).collect()
+}
+
+/// Rows of buckets of all kinds: those as most series have them, those with marks, NaN and holes,
+/// and those without a point at any beginning.
+fn rows(seed: u64) -> Vec<Bucket> {
+    let mut random = Random::new(seed);
+    let mut points = match seed % 3 {
+        0 => plain_points(&mut random, 200),
+        _ => points(&mut random, 200),
+    };
+    if seed % 4 == 1 {
+        points = points.iter().filter(|point| point.time.rem_euclid(EVERY) != 0).collect();
+    }
+    let mut maker = Maker::new(EVERY);
+    maker.add(&points);
+    maker.until(i64::MAX)
+}
+
+/// What the points of some buckets come to one after the other: how many they are, and one number.
+fn folded(buckets: &[Bucket], wanted: Wanted, window: (i64, i64)) -> Option<(u64, f64)> {
+    let mut all: Option<(u64, f64)> = None;
+    let mut add = |(first, last): (i64, i64), count: u64, value: f64| {
+        if count == 0 || first < window.0 || last > window.1 {
+            return;
+        }
+        all = match all {
+            None => Some((count, value)),
+            Some((before, one)) => Some((before + count, wanted.joined(one, value))),
+        };
+    };
+    for Bucket { begin, at, rest } in buckets {
+        if let Some(value) = at {
+            let is_mark = value.as_f64().to_bits() == STALE;
+            add((*begin, *begin), u64::from(!is_mark), value.as_f64());
+        }
+        let Some(Digest { summary, marks, .. }) = rest else { continue };
+        let number = |point: Option<Point>| point.map_or(f64::NAN, |point| point.value.as_f64());
+        let value = match wanted {
+            Wanted::Sum if summary.numbers < summary.count - marks => f64::NAN,
+            Wanted::Sum => summary.sum,
+            Wanted::Least => number(summary.min),
+            _ => number(summary.max),
+        };
+        add((begin + 1, begin + EVERY - 1), summary.count - marks, value);
+    }
+    all
+}
+
+/// Any stretch of time that windows of whole buckets may have, with the beginning of the next
+/// bucket and without that of the first, or the other way around.
+fn windows(random: &mut Random, buckets: &[Bucket], joined: Joined) -> (i64, i64) {
+    let of = |random: &mut Random| buckets[random.below(buckets.len() as u64) as usize].begin;
+    let (one, other) = (of(random), of(random));
+    let (begin, end) = (one.min(other), one.max(other) + EVERY);
+    match joined {
+        Joined::Behind => (begin + 1, end),
+        Joined::From => (begin, end - 1),
+    }
+}
+
+#[test]
+fn columns_that_are_wanted_say_what_whole_buckets_say() {
+    let mut plain = 0;
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let buckets = rows(seed);
+        let bytes = encode(&buckets);
+        let bounds = windows(&mut random, &buckets, Joined::From);
+        let kept = |bucket: &&Bucket| (bounds.0..bounds.1).contains(&bucket.begin);
+        let kept: Vec<Bucket> = buckets.iter().filter(kept).copied().collect();
+        for (wanted, joined) in OF_STRETCHES
+            .iter()
+            .flat_map(|wanted| [Joined::Behind, Joined::From].map(|joined| (*wanted, joined)))
+        {
+            let mut columns = Columns::decode(&bytes, Needed::of(wanted)).unwrap();
+            columns.keep(bounds.0, bounds.1);
+            let mut stretches = Stretches::default();
+            columns.put_stretches(wanted, (EVERY, joined), &mut stretches);
+            plain += usize::from(stretches.len() <= kept.len() + 1 && kept.len() > 2);
+            let times = stretches.firsts.iter().zip(&stretches.lasts);
+            let all: Vec<i64> = times.flat_map(|(first, last)| [*first, *last]).collect();
+            assert!(all.is_sorted(), "seed {seed}: {all:?}");
+            for _ in 0..10 {
+                let window = windows(&mut random, &buckets, joined);
+                let is_in = |place: &usize| {
+                    window.0 <= stretches.firsts[*place] && stretches.lasts[*place] <= window.1
+                };
+                let mut places = (0..stretches.len()).filter(is_in);
+                let mut found: Option<(u64, f64)> = None;
+                for place in places.by_ref().filter(|place| stretches.counts[*place] > 0) {
+                    let (count, value) = (stretches.counts[place], stretches.values[place]);
+                    found = match found {
+                        None => Some((count, value)),
+                        Some((all, one)) => Some((all + count, wanted.joined(one, value))),
+                    };
+                }
+                let expected = folded(&kept, wanted, window);
+                let what = format!("seed {seed}, {wanted:?} {joined:?} of {window:?}");
+                assert_eq!(found.map(|all| all.0), expected.map(|all| all.0), "{what}");
+                if let (Some((_, found)), Some((_, expected))) = (found, expected)
+                    && wanted != Wanted::Count
+                {
+                    let is_same = found == expected || found.is_nan() && expected.is_nan();
+                    assert!(is_same, "{what}: {found} and {expected}");
+                }
+            }
+        }
+    }
+    assert!(plain > 100, "rows whose columns were added up as they are: {plain}");
+}
+
+#[test]
+fn ends_that_are_wanted_are_those_of_whole_buckets() {
+    for seed in 0..300 {
+        let buckets = rows(seed);
+        let bytes = encode(&buckets);
+        for wanted in OF_ENDS {
+            let mut found = Vec::new();
+            Columns::decode(&bytes, Needed::of(wanted)).unwrap().put_digests(&mut found);
+            let mut expected = Vec::new();
+            for Bucket { begin, at, rest } in &buckets {
+                expected
+                    .extend(at.map(|value| plinth_promql::Digest::from((*begin, value.as_f64()))));
+                expected.extend(rest.map(|rest| {
+                    let Digest { summary, falls, marks, seen } = rest;
+                    let (first, last) = seen.unwrap_or((summary.first, summary.last));
+                    let sample = |point: Point| (point.time, point.value.as_f64());
+                    plinth_promql::Digest {
+                        count: summary.count - marks,
+                        first: sample(first),
+                        last: sample(last),
+                        falls: if wanted == Wanted::Ends { falls } else { 0.0 },
+                        is_ended: summary.last.value.as_f64().to_bits() == STALE,
+                    }
+                }));
+            }
+            // NaN is not equal to itself, and its bits count.
+            let bits = |digests: &[plinth_promql::Digest]| {
+                let bits = |digest: &plinth_promql::Digest| {
+                    let sample = |(time, value): (i64, f64)| (time, value.to_bits());
+                    let ends = (sample(digest.first), sample(digest.last));
+                    (digest.count, ends, digest.falls.to_bits(), digest.is_ended)
+                };
+                digests.iter().map(bits).collect::<Vec<_>>()
+            };
+            assert_eq!(bits(&found), bits(&expected), "seed {seed}, {wanted:?}");
+        }
+        let mut found = Vec::new();
+        let columns = Columns::decode(&bytes, Needed::SUMMARIES).unwrap();
+        columns.summaries(false, |summary| found.push(*summary));
+        let of = |bucket: &Bucket| {
+            let at = bucket.at.map(|value| Summary::from(Point { time: bucket.begin, value }));
+            [at, bucket.rest.map(|rest| rest.summary)]
+        };
+        let expected: Vec<Summary> = buckets.iter().flat_map(of).flatten().collect();
+        assert_eq!(found.len(), expected.len());
+        let same = |(one, other): (&Summary, &Summary)| {
+            (one.count, one.numbers, one.first, one.last, one.min, one.max)
+                == (other.count, other.numbers, other.first, other.last, other.min, other.max)
+                && one.sum.to_bits() == other.sum.to_bits()
+        };
+        assert!(found.iter().zip(&expected).all(same), "seed {seed}");
+        found.clear();
+        columns.summaries(true, |summary| found.push(*summary));
+        assert!(found.iter().rev().zip(&expected).all(same), "seed {seed}, backward");
+    }
+}
+
+#[test]
+fn a_row_with_a_wrong_byte_is_refused_whatever_is_wanted_of_it() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let bytes = encode(&rows(seed));
+        for place in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[place] ^= 1 << random.below(8);
+            for wanted in OF_STRETCHES.into_iter().chain(OF_ENDS) {
+                assert!(Columns::decode(&bytes, Needed::of(wanted)).is_err(), "{place}");
+            }
+            // Also where the checksum fits nothing panics, and what is read has as much of all.
+            crate::codec::put_checksum(&mut bytes);
+            for wanted in OF_STRETCHES {
+                let Ok(columns) = Columns::decode(&bytes, Needed::of(wanted)) else { continue };
+                for joined in [Joined::Behind, Joined::From] {
+                    let mut found = Stretches::default();
+                    columns.put_stretches(wanted, (EVERY, joined), &mut found);
+                    let lens = [found.firsts.len(), found.counts.len(), found.values.len()];
+                    assert_eq!(lens, [found.lasts.len(); 3], "{place}");
+                }
+            }
+            for wanted in OF_ENDS {
+                let columns = Columns::decode(&bytes, Needed::of(wanted));
+                columns.into_iter().for_each(|columns| columns.put_digests(&mut Vec::new()));
+            }
+            let columns = Columns::decode(&bytes, Needed::SUMMARIES);
+            columns.into_iter().for_each(|columns| columns.summaries(true, |_| ()));
+        }
     }
 }

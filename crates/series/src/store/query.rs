@@ -7,6 +7,7 @@ use super::Series;
 use super::merged::Merged;
 use super::rolled::{Fit, Parts, Read};
 use crate::error::Result;
+use crate::rollup::Needed;
 use crate::tree::{Direction, Groups, Piece, Span, Summary};
 use crate::value::{Point, Points};
 use std::ops::{Bound, RangeBounds};
@@ -43,9 +44,13 @@ impl Series {
     pub async fn aggregate(&self, range: impl RangeBounds<i64>) -> Result<Option<Summary>> {
         let span = Span::new(range);
         // Nodes of the tree are faster, so buckets are for where there are no points.
-        let parts = Parts::new(self, span, Direction::Forward, |_| Fit::Not).await?;
+        let parts =
+            Parts::new(self, span, Direction::Forward, (|_| Fit::Not, Needed::COUNTS)).await?;
         let mut parts = match parts.are_missing {
-            true => Parts::new(self, span, Direction::Forward, |_| Fit::Within).await?,
+            true => {
+                let within = (|_| Fit::Within, Needed::SUMMARIES);
+                Parts::new(self, span, Direction::Forward, within).await?
+            }
             false => parts,
         };
         let mut sum: Option<Summary> = None;
@@ -59,12 +64,7 @@ impl Series {
                 Read::Piece(Piece::Points(points)) => {
                     Summary::of(&points).as_ref().into_iter().for_each(&mut add);
                 }
-                Read::Buckets(buckets) => {
-                    for bucket in &buckets {
-                        let (at, rest) = bucket.summaries();
-                        at.as_ref().into_iter().chain(rest).for_each(&mut add);
-                    }
-                }
+                Read::Buckets(buckets, _) => buckets.summaries(false, &mut add),
             }
         }
         Ok(sum)
@@ -84,7 +84,8 @@ impl Series {
         let span = Span::new(range);
         let origin = if is_open { 0 } else { span.first };
         let fits = |every: i64| within(is_multiple(origin, every) && is_multiple_of(step, every));
-        let parts = Parts::new(self, span, Direction::Forward, fits).await?;
+        let of_all = (fits, Needed::SUMMARIES);
+        let parts = Parts::new(self, span, Direction::Forward, of_all).await?;
         Ok(GroupStream { parts, groups: Groups::new(origin, step) })
     }
 
@@ -106,17 +107,20 @@ impl Series {
             let is_aligned = begin.is_some_and(|begin| is_multiple(begin, every));
             within(is_aligned && is_multiple_of(step, every))
         };
-        let parts = Parts::new(self, span, Direction::Backward, fits).await?;
+        let of_all = (fits, Needed::SUMMARIES);
+        let parts = Parts::new(self, span, Direction::Backward, of_all).await?;
         Ok(GroupStream { parts, groups: Groups::backward(origin, step) })
     }
 
-    /// The parts of a span, in the order of time: buckets where their length fits what is asked.
+    /// The parts of a span, in the order of time: buckets where their length fits what is asked,
+    /// with what is needed of them.
     pub(crate) async fn parts(
         &self,
         span: Span,
         fits: impl Fn(i64) -> Fit + Send,
+        needed: Needed,
     ) -> Result<Parts> {
-        Parts::new(self, span, Direction::Forward, fits).await
+        Parts::new(self, span, Direction::Forward, (fits, needed)).await
     }
 }
 
@@ -192,16 +196,8 @@ impl GroupStream {
             let groups = &self.groups;
             match self.parts.next(|summary| groups.is_whole(summary)).await? {
                 Some(Read::Piece(piece)) => self.groups.add(piece),
-                Some(Read::Buckets(buckets)) => {
-                    for bucket in &buckets {
-                        let (at, rest) = bucket.summaries();
-                        let mut both = [at.as_ref(), rest];
-                        if is_backward {
-                            both.reverse();
-                        }
-                        let both = both.into_iter().flatten();
-                        both.for_each(|summary| self.groups.add_whole(summary));
-                    }
+                Some(Read::Buckets(buckets, _)) => {
+                    buckets.summaries(is_backward, |summary| self.groups.add_whole(summary));
                 }
                 None => return Ok(self.groups.finish()),
             }

@@ -22,16 +22,16 @@ use super::nodes::Reader;
 use super::raw::aligned;
 use super::rolls::{Change, State, spans};
 use crate::error::Result;
-use crate::rollup::{Bucket, begin_of, decode, end_of};
+use crate::rollup::{Columns, Needed, begin_of, end_of};
 use crate::tree::{Direction, Piece, Span, Summary};
 use crate::value::Point;
-use plinth_client::{KeySelector, RangeOptions, StreamingMode};
+use plinth_client::{KeySelector, KeyValue, RangeOptions, StreamingMode};
 use std::collections::VecDeque;
 
 /// What lies between no others.
 const ALL: (i64, i64) = (i64::MIN, i64::MAX);
-/// Rows of buckets that are read at a time.
-const ROWS: usize = 4;
+/// Rows of buckets that are read at a time, about fifteen kilobytes each.
+const ROWS: usize = 16;
 /// Stretches of points between buckets, at most: beyond, what lies between is read as points, too.
 const STRETCHES: usize = 32;
 
@@ -39,8 +39,9 @@ const STRETCHES: usize = 32;
 pub(crate) enum Read {
     /// Points, or a summary of them.
     Piece(Piece),
-    /// Whole buckets, in the direction of the query: one at least, and a few thousand at most.
-    Buckets(Vec<Bucket>),
+    /// Whole buckets, one at least and a row at most: ascending, whatever the direction; and their
+    /// length.
+    Buckets(Columns, i64),
 }
 
 /// Whether buckets of some length answer what is asked.
@@ -80,6 +81,7 @@ pub(crate) struct Parts {
     series: Series,
     direction: Direction,
     rolled: Rolled,
+    needed: Needed,
     stretches: VecDeque<Stretch>,
     now: Now,
     /// Whether points have gone that were asked for, and no buckets are in their place.
@@ -94,17 +96,19 @@ enum Now {
 }
 
 impl Parts {
-    /// A span's parts: buckets where `fits` says that their length does.
+    /// A span's parts: buckets where `fits` says that their length does, with what is needed of
+    /// them.
     pub(super) async fn new(
         series: &Series,
         span: Span,
         direction: Direction,
-        fits: impl Fn(i64) -> Fit,
+        (fits, needed): (impl Fn(i64) -> Fit, Needed),
     ) -> Result<Self> {
         let mut parts = Self {
             series: series.clone(),
             direction,
             rolled: Rolled { rules: Vec::new(), changes: Vec::new() },
+            needed,
             stretches: VecDeque::from([Stretch::Points(span)]),
             now: Nothing,
             are_missing: false,
@@ -149,7 +153,7 @@ impl Parts {
         loop {
             let part = match &mut self.now {
                 Now::Points(merged) => merged.next(&whole).await?.map(Read::Piece),
-                Now::Rows(rows) => rows.next().await?.map(Read::Buckets),
+                Now::Rows(rows) => rows.next().await?.map(|row| Read::Buckets(row, rows.every)),
                 Now::Nothing => None,
             };
             if part.is_some() {
@@ -163,7 +167,8 @@ impl Parts {
                 }
                 Some(Stretch::Buckets(place, begin, end)) => {
                     let rule = &self.rolled.rules[place];
-                    Now::Rows(Rows::new(&self.series, rule, (begin, end), self.direction))
+                    let span = (begin, end);
+                    Now::Rows(Rows::new(&self.series, (rule, self.needed), span, self.direction))
                 }
             };
         }
@@ -340,40 +345,62 @@ impl Rolled {
     }
 }
 
-/// Rows of buckets, some at a time.
+/// Rows of buckets: some are read at a time, and decoded one by one.
 struct Rows {
     reader: Reader,
     rule: u64,
+    every: i64,
+    needed: Needed,
     direction: Direction,
     /// What is left: from the first bucket that begins here, up to here.
     begin: i64,
     end: i64,
+    read: VecDeque<KeyValue>,
     is_end: bool,
 }
 
 impl Rows {
-    fn new(series: &Series, of: &Buckets, (begin, end): (i64, i64), direction: Direction) -> Self {
+    fn new(
+        series: &Series,
+        (of, needed): (&Buckets, Needed),
+        (begin, end): (i64, i64),
+        direction: Direction,
+    ) -> Self {
         let shared = &series.shared;
         let reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
-        Self { reader, rule: of.rule, direction, begin, end, is_end: false }
+        let (rule, every, read) = (of.rule, of.every, VecDeque::new());
+        Self { reader, rule, every, needed, direction, begin, end, read, is_end: false }
     }
 
-    /// Those of the next rows that have any.
-    async fn next(&mut self) -> Result<Option<Vec<Bucket>>> {
-        while !self.is_end {
-            let mut buckets = self.read().await?;
-            if self.direction == Direction::Backward {
-                buckets.reverse();
+    /// The buckets of the next row that has any. What was given is told by time, since rows are
+    /// divided meanwhile.
+    async fn next(&mut self) -> Result<Option<Columns>> {
+        while self.begin < self.end {
+            let is_backward = self.direction == Direction::Backward;
+            let row = if is_backward { self.read.pop_back() } else { self.read.pop_front() };
+            let Some(row) = row else {
+                if self.is_end {
+                    break;
+                }
+                self.read().await?;
+                continue;
+            };
+            let mut columns = Columns::decode(&row.value, self.needed)?;
+            let Some((first, last)) = columns.ends() else { continue };
+            columns.keep(self.begin, self.end);
+            match is_backward {
+                true => self.end = self.end.min(first),
+                false => self.begin = self.begin.max(last.saturating_add(1)),
             }
-            if !buckets.is_empty() {
-                return Ok(Some(buckets));
+            if columns.ends().is_some() {
+                return Ok(Some(columns));
             }
         }
         Ok(None)
     }
 
-    /// Reads the next rows. What was given is told by time, since rows are divided meanwhile.
-    async fn read(&mut self) -> Result<Vec<Bucket>> {
+    /// Reads the next rows.
+    async fn read(&mut self) -> Result<()> {
         let keys: &Keys = &self.reader.keys;
         let (of_series, id) = (keys.rolled(self.rule, self.reader.id), self.reader.id);
         let row = |begin: i64| keys.rolled_row(self.rule, id, begin);
@@ -389,33 +416,10 @@ impl Rows {
         if is_backward {
             rows.reverse();
         }
-        let is_row = |key: &[u8]| key.starts_with(&of_series) && key.len() > of_series.len();
-        let mut found: Vec<Bucket> = Vec::new();
-        for row in rows.iter().filter(|row| is_row(&row.key)) {
-            found.extend(decode(&row.value)?);
-        }
-        match (found.first(), found.last()) {
-            (Some(first), _) if is_backward => {
-                let first = first.begin;
-                found.retain(|bucket| (self.begin..self.end).contains(&bucket.begin));
-                self.end = self.end.min(first);
-            }
-            (_, Some(last)) => {
-                let next = last.begin.saturating_add(1);
-                found.retain(|bucket| (self.begin..self.end).contains(&bucket.begin));
-                self.begin = self.begin.max(next);
-            }
-            _ => self.is_end = true,
-        }
-        self.is_end |= self.begin >= self.end;
-        Ok(found)
-    }
-}
-
-impl Bucket {
-    /// What is known of its points: of the one at its beginning, and of those behind it.
-    pub(super) fn summaries(&self) -> (Option<Summary>, Option<&Summary>) {
-        let at = self.at.map(|value| Summary::from(Point { time: self.begin, value }));
-        (at, self.rest.as_ref().map(|rest| &rest.summary))
+        let is_row =
+            |row: &KeyValue| row.key.starts_with(&of_series) && row.key.len() > of_series.len();
+        self.read.extend(rows.into_iter().filter(is_row));
+        self.is_end |= self.read.is_empty();
+        Ok(())
     }
 }

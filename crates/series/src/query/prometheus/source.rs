@@ -7,11 +7,13 @@
 use super::histograms::Histograms;
 use crate::name::{Name, plain, written};
 use crate::record::Kind;
+use crate::rollup::{Joined, Needed};
 use crate::store::{Fit, Found, Listing, Parts, Read, SERIES_AT_ONCE, Series, SeriesStore, Share};
 use crate::tree::{Piece, Span};
 use crate::value::Point;
 use plinth_promql::{
-    Digest, Error, HistogramSample, Labels, Matcher, NAME, Sample, Samples, Source, Told, Windows,
+    Digest, Error, HistogramSample, Labels, Matcher, NAME, Sample, Samples, Source, Stretches,
+    Told, Windows,
 };
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -171,8 +173,7 @@ impl Source for StoreSource<'_> {
         let span = Span::new((Bound::Excluded(after), Bound::Included(until)));
         let found = self.series(series, span).await?;
         let histograms = Histograms::begin(&found, span, series.may_have_histograms).await?;
-        let parts = found.parts(span, |_| Fit::Not).await?;
-        Ok(Points { parts, have_ended: false, every: None, histograms })
+        Points::by_one(found, span, histograms).await
     }
 
     async fn read_windows(
@@ -186,8 +187,7 @@ impl Source for StoreSource<'_> {
         // Buckets of rollups say nothing of those.
         let histograms = Histograms::begin(&found, span, series.may_have_histograms).await?;
         if histograms.is_some() {
-            let parts = found.parts(span, |_| Fit::Not).await?;
-            return Ok(Points { parts, have_ended: false, every: None, histograms });
+            return Points::by_one(found, span, histograms).await;
         }
         let fit = |every: i64| match windows.are_aligned(every) {
             // The point at an end is that at the beginning of the next bucket.
@@ -195,8 +195,9 @@ impl Source for StoreSource<'_> {
             false if windows.are_aligned_behind(every) || windows.is_long(every) => Fit::Within,
             false => Fit::Not,
         };
-        let parts = found.parts(span, fit).await?;
-        Ok(Points { every: parts.every(), parts, have_ended: false, histograms })
+        let parts = found.parts(span, fit, Needed::of(windows.wanted)).await?;
+        let windows = parts.every().map(|every| (windows, every));
+        Ok(Points { parts, have_ended: false, windows, histograms })
     }
 
     async fn pause(&self) -> Result<(), Error<crate::Error>> {
@@ -224,10 +225,22 @@ impl StoreSource<'_> {
 pub(in crate::query) struct Points {
     parts: Parts,
     have_ended: bool,
-    /// The length of the buckets, if there are any.
-    every: Option<i64>,
+    /// What is asked of the buckets, if there are any, and how long the longest are.
+    windows: Option<(Windows, i64)>,
     /// The native histograms among the points, if there are any.
     histograms: Option<Histograms>,
+}
+
+impl Points {
+    /// Points and no buckets.
+    async fn by_one(
+        series: Series,
+        span: Span,
+        histograms: Option<Histograms>,
+    ) -> crate::Result<Self> {
+        let parts = series.parts(span, |_| Fit::Not, Needed::COUNTS).await?;
+        Ok(Self { parts, have_ended: false, windows: None, histograms })
+    }
 }
 
 impl Samples for Points {
@@ -261,15 +274,31 @@ impl Samples for Points {
                 digests.extend(points.iter().map(|point| Digest::from(sample(point))));
             }
             Read::Piece(Piece::Whole(_)) => {}
-            Read::Buckets(buckets) => {
-                buckets.iter().for_each(|bucket| bucket.put_digests(digests));
+            Read::Buckets(buckets, _) => buckets.put_digests(digests),
+        }
+        Ok(true)
+    }
+
+    async fn more_stretches(&mut self, stretches: &mut Stretches) -> Result<bool, crate::Error> {
+        let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
+        match (part, self.windows) {
+            (Read::Piece(Piece::Points(points)), _) => {
+                points.iter().for_each(|point| stretches.push_sample(sample(point)));
             }
+            (Read::Buckets(buckets, every), Some((windows, _))) => {
+                let joined = match windows.are_aligned(every) {
+                    true => Joined::Behind,
+                    false => Joined::From,
+                };
+                buckets.put_stretches(windows.wanted, (every, joined), stretches);
+            }
+            (Read::Piece(Piece::Whole(_)) | Read::Buckets(..), _) => {}
         }
         Ok(true)
     }
 
     fn told(&self) -> Told {
-        Told { every: self.every, are_missing: self.parts.are_missing }
+        Told { every: self.windows.map(|(_, every)| every), are_missing: self.parts.are_missing }
     }
 }
 
@@ -277,7 +306,7 @@ impl Samples for Points {
 fn numbers(part: &Read) -> impl Iterator<Item = Sample> + '_ {
     let points = match part {
         Read::Piece(Piece::Points(points)) => Some(points),
-        Read::Piece(Piece::Whole(_)) | Read::Buckets(_) => None,
+        Read::Piece(Piece::Whole(_)) | Read::Buckets(..) => None,
     };
     points.into_iter().flat_map(|points| points.iter()).map(sample)
 }
