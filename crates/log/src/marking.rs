@@ -14,7 +14,7 @@ use crate::shared::{Inner, Shared};
 /// and at the next one once more, to the other place, if nothing happened meanwhile.
 const TICK: Duration = Duration::from_millis(7);
 /// After so many ticks without anything to note the task sleeps until the next sync.
-const LINGER_TICKS: u32 = 64;
+const LINGER_TICKS: u32 = 8;
 
 impl Inner {
     /// The last durable record, if nothing on the disk says yet that it is.
