@@ -1,4 +1,5 @@
-//! Stretches of a series' points by the column, for functions that ask one number of each: how many points, and their sum, their least or their greatest.
+//! Stretches of a series' points by the column, for functions that ask one number of each: how many
+//! points, and their sum, their least or their greatest.
 //!
 //! A source that knows such numbers has them in columns, thousands at a time, and a year of hours
 //! is eight thousand of them for each series. So they go from column to column, and nobody makes a

@@ -313,6 +313,14 @@ impl Columns {
     }
 }
 
+/// The buckets of a row.
+///
+/// # Errors
+/// [`Error::Damaged`] for bytes that [`encode`](super::encode) did not make.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Bucket>> {
+    Ok(Columns::decode(bytes, Needed::ALL)?.buckets())
+}
+
 /// The bytes of the next column.
 fn column<'a>(reader: &mut Reader<'a>) -> Result<Reader<'a>> {
     let len = reader.count(usize::MAX)?;

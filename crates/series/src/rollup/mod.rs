@@ -36,8 +36,8 @@ mod rules;
 mod tests;
 
 pub(crate) use asked::Joined;
-pub(crate) use columns::{Columns, Needed};
+pub(crate) use columns::{Columns, Needed, decode};
 pub(crate) use digest::{Bucket, Maker, begin_of, end_of};
 pub use plinth_types::Metrics;
-pub(crate) use row::{MAX_BUCKETS, decode, encode};
+pub(crate) use row::{MAX_BUCKETS, encode};
 pub use rules::{Keeping, Rollup};

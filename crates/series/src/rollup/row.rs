@@ -1,12 +1,11 @@
-//! Buckets as bytes: a row of some hundred of them, column by column, by the codecs of leaves.
+//! Buckets as bytes: a row of some hundred of them, column by column, by the codecs of leaves;
+//! how they are read is in `columns.rs`.
 //!
 //! Each column stands behind its length, so that whoever needs a few of them passes over the
 //! others. A bucket of a gauge with two decimals takes about 15 bytes.
 
-use super::columns::{Columns, Needed};
 use super::digest::{Bucket, Digest};
 use crate::codec::{self, reader::write_number};
-use crate::error::Result;
 use crate::tree::Summary;
 use crate::value::{Column, Point, Value};
 
@@ -104,12 +103,4 @@ fn put_values(values: impl Iterator<Item = Value>, out: &mut Vec<u8>) {
     }
     write_number(bytes.len() as u64, out);
     out.extend_from_slice(&bytes);
-}
-
-/// The buckets of a row.
-///
-/// # Errors
-/// [`Error::Damaged`](crate::Error::Damaged) for bytes that [`encode`] did not make.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Bucket>> {
-    Ok(Columns::decode(bytes, Needed::ALL)?.buckets())
 }

@@ -282,11 +282,8 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         }
         // Where Prometheus' clients look whether it is there.
         ("/" | "/-/healthy" | "/-/ready", &Method::GET | &Method::HEAD) => {
-            let why = if path == "/-/ready" { write::why_ill(hub).await } else { None };
-            match why {
-                Some(why) => told(StatusCode::SERVICE_UNAVAILABLE, TEXT, why + "\n"),
-                None => told(StatusCode::OK, TEXT, "Plinth answers queries of time series here.\n"),
-            }
+            let (status, text) = write::greeting(hub, &path).await;
+            told(status, TEXT, text)
         }
         ("/api/version", &Method::GET | &Method::HEAD) => {
             told(StatusCode::OK, TEXT, format!("Plinth {}\n", env!("CARGO_PKG_VERSION")))

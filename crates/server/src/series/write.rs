@@ -98,9 +98,18 @@ pub(super) async fn answer(
     (status, text, None)
 }
 
+/// What Prometheus' clients are told who look whether anything is here, and whether it is ready.
+pub(super) async fn greeting(hub: &Hub, path: &str) -> (StatusCode, String) {
+    let why = if path == "/-/ready" { why_ill(hub).await } else { None };
+    match why {
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
+        None => (StatusCode::OK, "Plinth answers queries of time series here.\n".to_owned()),
+    }
+}
+
 /// Why points are neither taken nor asked for here, if so: as the health of the server's own port
 /// says it.
-pub(super) async fn why_ill(hub: &Hub) -> Option<String> {
+async fn why_ill(hub: &Hub) -> Option<String> {
     if let Some(error) = hub.asking.pulse.refusal() {
         return Some(format!("{}: {} ({})", why_refused(&error), error.name(), error.code()));
     }
