@@ -41,7 +41,7 @@ pub(crate) enum Read {
     Piece(Piece),
     /// Whole buckets, one at least and a row at most: ascending, whatever the direction; and their
     /// length.
-    Buckets(Columns, i64),
+    Buckets(Box<Columns>, i64),
 }
 
 /// Whether buckets of some length answer what is asked.
@@ -153,7 +153,9 @@ impl Parts {
         loop {
             let part = match &mut self.now {
                 Now::Points(merged) => merged.next(&whole).await?.map(Read::Piece),
-                Now::Rows(rows) => rows.next().await?.map(|row| Read::Buckets(row, rows.every)),
+                Now::Rows(rows) => {
+                    rows.next().await?.map(|row| Read::Buckets(Box::new(row), rows.every))
+                }
                 Now::Nothing => None,
             };
             if part.is_some() {
