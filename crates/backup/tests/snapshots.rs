@@ -117,7 +117,7 @@ fn where_series_are_in_the_way_it_says_how_to_start_the_server() {
         let serving = open(&machine, "/serving", "memory").await;
         let tr = serving.create_transaction();
         tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
-        tr.set(&[SERIES_PREFIX, b"store"].concat(), b"");
+        tr.set([SERIES_PREFIX, b"store"].concat(), b"");
         tr.commit().await.unwrap();
         let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
         let refused = serve(&backup, &plan, &RestoreControl::default(), &serving).await;

@@ -209,7 +209,7 @@ fn a_server_that_can_not_listen_there_makes_no_database() {
         server.arg("server").arg("--dir").arg(&dir).args(["--listen", "127.0.0.1:0"]);
         let done = server.args([&format!("--{setting}"), address]).output().unwrap();
         let told = String::from_utf8_lossy(&done.stderr).into_owned();
-        let words = format!("{setting} {address}: ");
+        let words = format!("{setting} {address}");
         assert!(told.contains(&words) && told.contains(why), "{setting} {address}: {told}");
         assert_eq!(done.status.code(), Some(1), "{told}");
         assert!(!block_on(env.files().exists(&dir)).unwrap(), "{setting} {address}");

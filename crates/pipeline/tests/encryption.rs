@@ -179,8 +179,8 @@ fn without_its_key_it_is_not_opened_and_nothing_is_touched() {
 /// has come to the newest, nothing shows, and what was before is needed no more.
 #[test]
 fn it_comes_to_each_new_key_by_itself_and_says_when() {
-    for engine in ENGINES {
-        let sim = Simulation::new(3);
+    for (seed, engine) in (0..8).flat_map(|seed| ENGINES.map(|engine| (seed, engine))) {
+        let sim = Simulation::new(seed);
         let mut env = sim.process("node");
         let mut rows = 0;
         let node = sim.run_until(open(&env, engine, &Keys::none())).unwrap();
@@ -203,7 +203,8 @@ fn it_comes_to_each_new_key_by_itself_and_says_when() {
             env = sim.restart(&env);
             let last = sim.run_until(open(&env, engine, &keys(&given[..1]))).unwrap();
             sim.run_until(assert_planted(&last, 0..60));
-            assert_eq!(sim.run_until(status(&last))["older_keys_needed"], false);
+            let told = sim.run_until(status(&last));
+            assert_eq!(told["older_keys_needed"], false, "{engine:?}, seed {seed}: {told}");
             sim.run_until(last.node().close()).unwrap();
         }
     }

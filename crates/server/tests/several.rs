@@ -468,7 +468,7 @@ fn a_leader_that_hangs_is_left_for_the_next_as_soon_as_there_is_one() {
 #[test]
 fn clients_spread_their_reads_over_all_servers_and_go_to_others_when_one_is_silent() {
     let world = World::new(5);
-    let clients: Vec<_> = (0..12).map(|number| format!("client {number}")).collect();
+    let clients: Vec<_> = (0..24).map(|number| format!("client {number}")).collect();
     let databases: Vec<_> = clients.iter().map(|client| world.connect(client)).collect();
     world.sim.run_until(increment(&databases[0], "row/1")).unwrap();
     let counts = || world.reads.each_ref().map(|reads| reads.load(Ordering::Relaxed));

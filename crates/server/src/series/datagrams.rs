@@ -51,6 +51,7 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
                     judged = (from.ip(), Judged::default());
                 }
                 let may = hub.check_sender(&mut judged.1, || Identity::at(from.ip()));
+                let may_send = may.is_ok();
                 let opened = may.and_then(|metrics| Ok((hub.slot.takes_now()?, metrics)));
                 if let Ok((opened, _)) = &opened
                     && known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, opened))
@@ -73,8 +74,9 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
                 };
                 hub.counts.add(session.saved(), session.refused());
                 wrongs.take(hub, from, &session);
-                if result.is_err() {
-                    // The store has failed; what it recovers from takes longer than this.
+                if result.is_err() && may_send {
+                    // The store has failed; what it recovers from takes longer than this. Whoever
+                    // may send nothing keeps nobody waiting.
                     hub.env.sleep(BREATH).await;
                 }
             }

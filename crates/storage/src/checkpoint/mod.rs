@@ -86,11 +86,15 @@ pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> StorageResul
         env.files().sync_dir(dir).await?;
     }
     let names = env.files().list(dir).await?;
-    let gone =
-        names.iter().filter(|name| name.starts_with(UNFINISHED) || name.starts_with(REMOVED));
+    let is_gone = |name: &&String| name.starts_with(UNFINISHED) || name.starts_with(REMOVED);
+    let gone: Vec<_> = names.iter().filter(is_gone).collect();
     let mut removed = Removed::default();
-    for name in gone {
+    for name in &gone {
         removed = removed.and(remove_large_file(env, &dir.join(name)).await?);
+    }
+    if !gone.is_empty() {
+        // Whoever is told that a key is needed no more may throw it away: what it sealed stays gone.
+        env.files().sync_dir(dir).await?;
     }
     Ok(removed)
 }
