@@ -64,6 +64,10 @@ pub(crate) struct Consumers {
     dropped: BTreeMap<String, Dropped>,
     /// Grows with every change.
     pub(crate) generation: u64,
+    /// Up to where none of them needed anything when a record was made that says who needs what:
+    /// of those that are not known durable, each with the record's number. A crash may make any of
+    /// them the last word.
+    said: Vec<(u64, Version)>,
 }
 
 impl Consumers {
@@ -80,9 +84,25 @@ impl Consumers {
         self.known.iter().map(|(name, known)| (name.clone(), known.popped)).collect()
     }
 
-    /// Up to where no consumer needs anything; `None` without consumers, when everything is kept.
+    /// Up to where no consumer needs anything, nor has needed by any record that is not known
+    /// durable; `None` without consumers, when everything is kept.
     pub(crate) fn floor(&self) -> Option<Version> {
+        let wanted = self.wanted()?;
+        Some(self.said.iter().fold(wanted, |floor, (_, said)| floor.min(*said)))
+    }
+
+    fn wanted(&self) -> Option<Version> {
         self.known.values().map(|known| known.popped).min()
+    }
+
+    /// The record with this number is about to say who needs what.
+    pub(crate) fn say(&mut self, sequence: u64) {
+        self.said.extend(self.wanted().map(|floor| (sequence, floor)));
+    }
+
+    /// Everything up to this record is durable.
+    pub(crate) fn settle(&mut self, durable: u64) {
+        self.said.retain(|(sequence, _)| *sequence > durable);
     }
 
     /// An error if `name` is that of a consumer that was dropped.

@@ -234,6 +234,7 @@ impl Inner {
     pub(crate) fn note_durable(&mut self, reaches: &Link) {
         if reaches.sequence > self.durable.sequence {
             self.durable = reaches.clone();
+            self.consumers.settle(reaches.sequence);
             if self.commits == Commits::WhenDurable {
                 self.history.commit_all(reaches.clone());
             }

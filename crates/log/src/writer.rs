@@ -204,6 +204,9 @@ impl Writer {
             let generation = inner.consumers.generation;
             let changed =
                 (generation != self.generation).then(|| Arc::new(inner.consumers.popped()));
+            if changed.is_some() {
+                inner.consumers.say(self.link.sequence + 1);
+            }
             let (durable, committed) = (inner.durable.sequence, inner.committed().version);
             let known = Known { opening: self.opening, durable, committed };
             Ok::<_, LogError>((known, changed, generation))

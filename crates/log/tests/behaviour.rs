@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use plinth_env::Env;
-use plinth_env::simulated::Simulation;
+use plinth_env::simulated::{Simulation, Unsynced};
 use plinth_format::Keys;
 use plinth_log::{Identity, LocalLog, LogConfig, LogError, verify};
 use plinth_types::{Error, Version};
@@ -236,6 +236,49 @@ fn a_reader_keeps_the_segment_it_stands_in() {
         log.close().await.unwrap();
         let (log, recovery) = open(&env, small(8192, 8192)).await.unwrap();
         assert!(recovery.first_index > 50 && log.bytes() < held / 2);
+        log.close().await.unwrap();
+    });
+}
+
+/// A consumer came and went while segments were about to leave. The record that said what it needed
+/// was written and not synced; a crash kept it, and lost the next one, which said that it had gone:
+/// the log didn't open, for want of the segments.
+#[test]
+fn a_consumer_that_has_gone_holds_back_what_a_crash_would_want_for_it() {
+    let sim = Simulation::new(1);
+    let env = sim.process("node");
+    let config = small(8192, 8192);
+    let log = sim.run_until(async {
+        let mut log = create_leased(&env, config.clone()).await;
+        log.register("storage", 1, None).unwrap();
+        commit(&mut log, 1, &body(1, 400)).await;
+        // Keeps all segments for now.
+        let mut reader = log.reader(1);
+        reader.next().await.unwrap().unwrap();
+        for version in 2..100 {
+            commit(&mut log, version, &body(version, 400)).await;
+            log.pop("storage", version).unwrap();
+        }
+        commit(&mut log, 100, b"this says so durably").await;
+        log.register("guest", 1, None).unwrap();
+        log.append(101, &[b"not synced"]).await.unwrap();
+        log.unregister("guest");
+        drop(reader);
+        log.pop("storage", 100).unwrap();
+        rest(&env).await;
+        log
+    });
+    sim.crash_with(&env, Unsynced::Kept);
+    drop(log);
+    let env = sim.restart(&env);
+    sim.run_until(async {
+        let (mut log, recovery) = open(&env, config).await.unwrap();
+        assert_eq!((recovery.last_version, recovery.first_index), (101, 1));
+        // Once it is durable that the guest has gone, what was kept for it goes.
+        log.unregister("guest");
+        commit(&mut log, 102, b"said").await;
+        log.pop("storage", 101).unwrap();
+        rest(&env).await;
         log.close().await.unwrap();
     });
 }

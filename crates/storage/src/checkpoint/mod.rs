@@ -93,7 +93,8 @@ pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> StorageResul
         removed = removed.and(remove_large_file(env, &dir.join(name)).await?);
     }
     if !gone.is_empty() {
-        // Whoever is told that a key is needed no more may throw it away: what it sealed stays gone.
+        // Whoever is told that a key is needed no more may throw it away: what it sealed stays
+        // gone.
         env.files().sync_dir(dir).await?;
     }
     Ok(removed)
