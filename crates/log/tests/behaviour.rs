@@ -11,7 +11,7 @@ use std::time::Duration;
 use plinth_env::Env;
 use plinth_env::simulated::{Simulation, Unsynced};
 use plinth_format::Keys;
-use plinth_log::{Identity, LocalLog, LogConfig, LogError, verify};
+use plinth_log::{Identity, LocalLog, LogConfig, LogError, Reader, verify};
 use plinth_types::{Error, Version};
 use support::{
     DIR, IDENTITY, body, check, commit, create, create_leased, open, read, small, versions,
@@ -215,18 +215,25 @@ fn segments_are_reused_and_the_log_stays_small() {
     });
 }
 
+/// A log of 99 entries of which nobody needs any, and a reader in the first segment, which keeps it
+/// and all behind it.
+async fn held_by_a_reader(env: &Env, config: LogConfig) -> (LocalLog, Reader) {
+    let mut log = create_leased(env, config).await;
+    log.register("storage", 1, None).unwrap();
+    commit(&mut log, 1, &body(1, 400)).await;
+    let mut reader = log.reader(1);
+    reader.next().await.unwrap().unwrap();
+    for version in 2..100 {
+        commit(&mut log, version, &body(version, 400)).await;
+        log.pop("storage", version).unwrap();
+    }
+    (log, reader)
+}
+
 #[test]
 fn a_reader_keeps_the_segment_it_stands_in() {
     in_simulation(|env| async move {
-        let mut log = create_leased(&env, small(8192, 8192)).await;
-        log.register("storage", 1, None).unwrap();
-        commit(&mut log, 1, &body(1, 400)).await;
-        let mut reader = log.reader(1);
-        reader.next().await.unwrap().unwrap();
-        for version in 2..100 {
-            commit(&mut log, version, &body(version, 400)).await;
-            log.pop("storage", version).unwrap();
-        }
+        let (log, mut reader) = held_by_a_reader(&env, small(8192, 8192)).await;
         let held = log.bytes();
         for version in 2..100 {
             assert_eq!(reader.next().await.unwrap().unwrap().version, version);
@@ -249,16 +256,7 @@ fn a_consumer_that_has_gone_holds_back_what_a_crash_would_want_for_it() {
     let env = sim.process("node");
     let config = small(8192, 8192);
     let log = sim.run_until(async {
-        let mut log = create_leased(&env, config.clone()).await;
-        log.register("storage", 1, None).unwrap();
-        commit(&mut log, 1, &body(1, 400)).await;
-        // Keeps all segments for now.
-        let mut reader = log.reader(1);
-        reader.next().await.unwrap().unwrap();
-        for version in 2..100 {
-            commit(&mut log, version, &body(version, 400)).await;
-            log.pop("storage", version).unwrap();
-        }
+        let (mut log, reader) = held_by_a_reader(&env, config.clone()).await;
         commit(&mut log, 100, b"this says so durably").await;
         log.register("guest", 1, None).unwrap();
         log.append(101, &[b"not synced"]).await.unwrap();
@@ -274,11 +272,17 @@ fn a_consumer_that_has_gone_holds_back_what_a_crash_would_want_for_it() {
     sim.run_until(async {
         let (mut log, recovery) = open(&env, config).await.unwrap();
         assert_eq!((recovery.last_version, recovery.first_index), (101, 1));
-        // Once it is durable that the guest has gone, what was kept for it goes.
+        // Once it is durable that guests have gone, what was kept for them goes.
         log.unregister("guest");
-        commit(&mut log, 102, b"said").await;
-        log.pop("storage", 101).unwrap();
+        log.register("another guest", 1, None).unwrap();
+        commit(&mut log, 102, b"it has come").await;
+        log.unregister("another guest");
+        commit(&mut log, 103, b"it has gone").await;
+        log.pop("storage", 102).unwrap();
         rest(&env).await;
+        log.close().await.unwrap();
+        let (log, recovery) = open(&env, small(8192, 8192)).await.unwrap();
+        assert!(recovery.first_index > 50, "{recovery:?}");
         log.close().await.unwrap();
     });
 }
