@@ -65,7 +65,7 @@ impl LogView for LocalView {
     }
 
     fn until_committed(&self, beyond: Position) -> Waiting<'_, LogResult<Progress>> {
-        Box::pin(self.shared.until(move |inner| {
+        Box::pin(self.shared.until_more(move |inner| {
             let committed = inner.committed().progress();
             if committed.position > beyond {
                 return Some(Ok(committed));

@@ -93,7 +93,7 @@ impl Reader {
                 return Ok(entry);
             }
             let consumer = self.consumer.clone();
-            let more = self.shared.until(move |inner| {
+            let more = self.shared.until_more(move |inner| {
                 if inner.committed().sequence > seen {
                     return Some(Ok(()));
                 }

@@ -94,7 +94,16 @@ pub(crate) struct Inner {
     pub(crate) upkeep: Upkeep,
     /// Why nothing is written or acknowledged any longer.
     pub(crate) poison: Option<LogError>,
-    waiters: Vec<Waker>,
+    waiters: Waiters,
+}
+
+/// Who looks again after a change.
+#[derive(Default)]
+struct Waiters {
+    /// Those who want more to be committed.
+    readers: Vec<Waker>,
+    /// All others.
+    others: Vec<Waker>,
 }
 
 pub(crate) struct Shared {
@@ -130,7 +139,7 @@ impl Shared {
             syncs: Syncs { lanes: vec![None; config.syncs_in_flight] },
             upkeep,
             poison: None,
-            waiters: Vec::new(),
+            waiters: Waiters::default(),
         };
         Arc::new(Self { env, dir, identity, config, marks, inner: Mutex::new(inner) })
     }
@@ -143,18 +152,46 @@ impl Shared {
     /// Changes the values and has everybody look who waits for a change.
     pub(crate) fn change<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
         let (result, waiters) = self.with(|inner| (f(inner), std::mem::take(&mut inner.waiters)));
-        waiters.into_iter().for_each(Waker::wake);
+        waiters.readers.into_iter().chain(waiters.others).for_each(Waker::wake);
+        result
+    }
+
+    /// The same behind a sync. Where that commits nothing, those who want more to be committed are
+    /// left alone: a thread that is woken in vain takes a processor from somebody.
+    pub(crate) fn change_durable<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
+        let (result, waiters) = self.with(|inner| {
+            let committed = inner.committed().sequence;
+            let result = f(inner);
+            let is_read = inner.committed().sequence != committed || inner.poison.is_some();
+            let readers = if is_read { std::mem::take(&mut inner.waiters.readers) } else { vec![] };
+            (result, readers.into_iter().chain(std::mem::take(&mut inner.waiters.others)))
+        });
+        waiters.for_each(Waker::wake);
         result
     }
 
     /// Waits until `f` gives something. It is asked now and after every change.
-    pub(crate) async fn until<T>(&self, mut f: impl FnMut(&mut Inner) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&self, f: impl FnMut(&mut Inner) -> Option<T>) -> T {
+        self.until_of(|waiters| &mut waiters.others, f).await
+    }
+
+    /// The same for whoever wants more to be committed, or to hear that nothing will be.
+    pub(crate) async fn until_more<T>(&self, f: impl FnMut(&mut Inner) -> Option<T>) -> T {
+        self.until_of(|waiters| &mut waiters.readers, f).await
+    }
+
+    async fn until_of<T>(
+        &self,
+        of: fn(&mut Waiters) -> &mut Vec<Waker>,
+        mut f: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> T {
         std::future::poll_fn(|context| {
             self.with(|inner| match f(inner) {
                 Some(value) => Poll::Ready(value),
                 None => {
-                    if !inner.waiters.iter().any(|waker| waker.will_wake(context.waker())) {
-                        inner.waiters.push(context.waker().clone());
+                    let waiters = of(&mut inner.waiters);
+                    if !waiters.iter().any(|waker| waker.will_wake(context.waker())) {
+                        waiters.push(context.waker().clone());
                     }
                     Poll::Pending
                 }

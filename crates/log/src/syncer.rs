@@ -162,7 +162,7 @@ impl Lane<'_> {
             job.reaches.sequence,
             job.segments.len(),
         );
-        let result = self.shared.change(|inner| {
+        let result = self.shared.change_durable(|inner| {
             let reached = inner.syncs.lanes[self.lane].take();
             assert_eq!(reached, Some(job.reaches.sequence), "a lane is its sync's alone");
             self.is_held = false;

@@ -59,6 +59,15 @@ struct Proposal {
 struct Bodies {
     proposal: Option<Proposal>,
     received: VecDeque<Entry>,
+    /// Who has proposed what is written by now.
+    written: Vec<(Promise<Position, LogError>, LogResult<Position>)>,
+}
+
+impl Bodies {
+    /// Tells whoever has proposed something that it is written.
+    fn answer(&mut self) {
+        self.written.drain(..).for_each(|(answer, written)| answer.send(written));
+    }
 }
 
 pub(crate) struct Driver {
@@ -168,7 +177,9 @@ impl Driver {
                 self.inbox
                     .with(|told| (told.followers, told.indices) = (followers.into(), indices));
             }
-            if let Err(error) = self.work(&mut bodies).await {
+            let worked = self.work(&mut bodies).await;
+            bodies.answer();
+            if let Err(error) = worked {
                 if let Some(answer) = self.inbox.take_close() {
                     return self.close(answer).await;
                 }
@@ -337,14 +348,23 @@ impl Driver {
                 self.inbox.want_sync(work.ticket, self.log.written());
             }
         }
-        self.send(work.send).await;
-        if let Some(index) = work.committed {
-            if work.members {
-                self.change_members(index).await?;
-            }
-            self.log.commit(index)?;
-            self.proofs.settle();
+        // Whoever waits for a commit waits longer than those who hear of it from here.
+        if let Some(index) = work.committed.filter(|_| !work.members) {
+            self.commit(index)?;
         }
+        self.send(work.send).await;
+        bodies.answer();
+        if let Some(index) = work.committed.filter(|_| work.members) {
+            self.change_members(index).await?;
+            self.commit(index)?;
+        }
+        Ok(())
+    }
+
+    /// Entries up to this one are committed.
+    fn commit(&mut self, index: u64) -> LogResult<()> {
+        self.log.commit(index)?;
+        self.proofs.settle();
         Ok(())
     }
 
@@ -354,9 +374,8 @@ impl Driver {
         &mut self,
         head: EntryHead,
         body: &[u8],
-        answer: Option<Promise<Position, LogError>>,
-    ) -> LogResult<()> {
-        let mut answer = answer;
+        answer: &mut Option<Promise<Position, LogError>>,
+    ) -> LogResult<Position> {
         loop {
             let written = self.log.append(head, &[body]).await;
             if let Err(error) = &written
@@ -372,8 +391,7 @@ impl Driver {
             }
             // Whoever gets the position may ask about it at once.
             self.tell();
-            answer.into_iter().for_each(|answer| answer.send(written.clone()));
-            return written.map(drop);
+            return written;
         }
     }
 
@@ -455,11 +473,15 @@ impl Driver {
         let committed = self.log.view().committed().version;
         if let Some(proposal) = bodies.proposal.take_if(|proposal| proposal.id == id) {
             let head = head(proposal.kind, proposal.version, committed);
-            return self.write(head, &proposal.body, Some(proposal.answer)).await;
+            let mut answer = Some(proposal.answer);
+            let written = self.write(head, &proposal.body, &mut answer).await;
+            // Told once others are on their way to have it, too, who take longer.
+            bodies.written.extend(answer.map(|answer| (answer, written.clone())));
+            return written.map(drop);
         }
         while let Some(entry) = bodies.received.pop_front() {
             if (entry.index, entry.term) == (index, term) {
-                return self.write(entry.head(), &entry.body, None).await;
+                return self.write(entry.head(), &entry.body, &mut None).await.map(drop);
             }
         }
         if !leads {
@@ -468,7 +490,7 @@ impl Driver {
             return Err(LogError::Internal(detail));
         }
         self.leading.begun = Some(id);
-        self.write(head(EntryKind::Begin, previous, committed), &[], None).await
+        self.write(head(EntryKind::Begin, previous, committed), &[], &mut None).await.map(drop)
     }
 
     /// Sends messages, with the entries that they speak of.
@@ -530,22 +552,19 @@ impl Driver {
         let (term, leader, behind) = (self.core.term(), self.core.leader(), self.core.behind());
         let full = &self.full;
         let is_news = self.inbox.with(|told| {
-            told.full != *full || {
-                (
-                    told.leads,
-                    told.last.position,
-                    told.last.lease,
-                    told.term,
-                    told.leader,
-                    told.behind,
-                ) != (begun, written, lease, term, leader, behind)
+            if told.end.cause.is_none() {
+                // That grows with each entry, and nobody waits for it.
+                (told.last.position, told.last.lease) = (written, lease);
             }
+            told.full != *full
+                || (told.leads, told.term, told.leader, told.behind)
+                    != (begun, term, leader, behind)
         });
         if is_news {
             self.inbox.tell(|told| {
                 told.elections += u64::from(told.term != term);
-                (told.leads, told.last.position, told.last.lease) = (begun, written, lease);
-                (told.term, told.leader, told.behind) = (term, leader, behind);
+                (told.leads, told.term) = (begun, term);
+                (told.leader, told.behind) = (leader, behind);
                 told.full.clone_from(full);
             });
         }
