@@ -22,9 +22,9 @@ pub trait Source: Sync + Sized {
     /// What names a series to [`read`](Self::read).
     type Series: Send + Sync;
     /// A series being read.
-    type Samples: Samples<Error = Self::Error>;
+    type Samples: Samples<Error = Self::Error> + 'static;
     /// Why something can't be read.
-    type Error: Send;
+    type Error: Send + 'static;
 
     /// The series that meet all conditions. A source may refuse if there are too many.
     fn find(&self, matchers: &[Matcher]) -> impl Future<Output = Found<Self>> + Send;
@@ -46,6 +46,21 @@ pub trait Source: Sync + Sized {
     ) -> impl Future<Output = Result<Self::Samples, Self::Error>> + Send {
         let (after, until) = windows.bounds();
         self.read(series, after, until)
+    }
+
+    /// How many series may be worked at beside each other.
+    fn beside(&self) -> usize {
+        1
+    }
+
+    /// Begins work at a series, and gives what comes of it. Where there is more than one
+    /// [`beside`](Self::beside) another, it goes on while nobody waits for it; an error is that
+    /// nobody does it any more.
+    fn begin<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Self::Error>> + Send {
+        async { Ok(work.await) }
     }
 
     /// Called between series, so that others get their turn. An error ends the evaluation.

@@ -155,6 +155,36 @@ fn rollups_answer_as_their_points_do() {
     assert_eq!(answered, 2 * 5 * FUNCTIONS.len());
 }
 
+/// Series with a thousand buckets and more, which are worked at on several threads where there are
+/// some. A value says whose it is, so one that comes in another's place is seen.
+#[test]
+fn series_that_are_worked_at_beside_each_other_come_in_their_order() {
+    const MINUTES: i64 = 1_200;
+    let (plain, rolled) = (store(Vec::new()), store(vec![rollup("*", 60)]));
+    for store in [&plain, &rolled] {
+        for which in 0..12 {
+            let name = format!("wide n={which}");
+            let series = block_on(store.series(&name)).unwrap();
+            // Some have few points, so that those behind them end first.
+            let every = if which % 5 == 0 { 600 } else { 25 };
+            for second in (0..MINUTES * 60).step_by(every) {
+                let value = f64::from(which) * 1e6 + (second / 7) as f64;
+                series.append((BEGIN + second) * SECOND, value).unwrap();
+            }
+        }
+        block_on(store.sync()).unwrap();
+    }
+    block_on(rolled.roll_up()).unwrap();
+    let range = (BEGIN + 60, BEGIN + MINUTES * 60, 60);
+    for function in FUNCTIONS {
+        for query in [format!("{function}(wide[1m])"), format!("sum({function}(wide[10m]))")] {
+            let (one, other) = (ask(&plain, &query, range), ask(&rolled, &query, range));
+            assert_same(&one["data"], &other["data"], &query);
+            assert!(is_from_rollups(&other) && !is_from_rollups(&one), "{query}");
+        }
+    }
+}
+
 #[test]
 fn rollups_answer_when_their_points_have_gone_and_others_say_so() {
     let raw = Some(Duration::from_mins(10));

@@ -4,16 +4,15 @@
 //! A source gives them only of stretches of time that lie in each window as a whole or not at
 //! all, so a window has those that begin and end in it.
 
-use super::column::{ABSENT, Column};
+use super::column::ABSENT;
 use super::held::TOO_MANY_POINTS;
-use super::read::{Asked, Reading};
+use super::reading::Reading;
 use super::window::{Over, Window};
-use super::{Evaluator, Steps, drop_name};
-use crate::Error;
-use crate::digest::{Digest, Told, Wanted, Windows};
-use crate::labels::Labels;
+use super::{Evaluator, Steps};
+use crate::digest::{Digest, Told, Wanted};
 use crate::source::{Samples, Source};
 use crate::stretches::Stretches;
+use crate::{Error, Options};
 use std::ops::Range;
 
 /// What is held of a series.
@@ -125,99 +124,115 @@ struct Ends {
     range: i64,
 }
 
-impl Reading {
-    /// The windows of it.
-    pub(super) fn windows(&self, wanted: Wanted) -> Windows {
-        let Steps { first, count, step } = self.steps;
-        Windows { first, step, count, range: self.range, wanted }
-    }
+/// A function of what is known of a series, to be worked out by whoever has time: of the series and
+/// the query it has all that it needs.
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    over: Over,
+    wanted: Wanted,
+    reading: Reading,
+    steps: Steps,
+    /// Digests, or stretches, of a window, and visits of them, at most.
+    most: (usize, u64),
 }
 
-impl<S: Source> Evaluator<'_, S> {
-    /// A function over the digests of a series' windows.
-    pub(super) async fn over_digests(
-        &mut self,
-        labels: Labels,
-        samples: S::Samples,
-        asked: &Asked<'_>,
-    ) -> Result<Option<Column>, Error<S::Error>> {
-        let (reading, steps) = (asked.reading, asked.steps);
+/// What comes of it.
+pub(super) struct Worked {
+    /// A value for each step.
+    pub(super) cells: Vec<f64>,
+    pub(super) visits: u64,
+}
+
+impl Work {
+    pub(super) fn new(
+        (over, wanted): (Over, Wanted),
+        (reading, steps): (Reading, Steps),
+        options: &Options,
+    ) -> Self {
+        Self { over, wanted, reading, steps, most: (options.max_window, options.max_visits) }
+    }
+
+    /// How many buckets of such a length lie in all of it, about.
+    pub(super) fn buckets(&self, every: i64) -> u64 {
+        let (after, until) = self.reading.bounds();
+        until.abs_diff(after) / every.unsigned_abs().max(1)
+    }
+
+    /// Does it.
+    pub(super) async fn run<R: Samples>(self, samples: R) -> Result<Worked, Error<R::Error>> {
+        let mut worked = Worked { cells: vec![ABSENT; self.steps.count], visits: 0 };
+        let cells = if self.reading.is_fixed { 1 } else { usize::MAX }.min(self.steps.count);
+        match self.wanted {
+            Wanted::Ends | Wanted::Last => self.over_digests(samples, cells, &mut worked).await?,
+            _ => self.over_stretches(samples, cells, &mut worked).await?,
+        }
+        if self.reading.is_fixed
+            && let Some(first) = worked.cells.first().copied()
+        {
+            worked.cells.fill(first);
+        }
+        Ok(worked)
+    }
+
+    /// A function of the ends of points, over the digests of the first windows.
+    async fn over_digests<R: Samples>(
+        self,
+        samples: R,
+        count: usize,
+        worked: &mut Worked,
+    ) -> Result<(), Error<R::Error>> {
+        let Self { over, reading, steps, .. } = self;
         let mut held = Held::new(samples);
-        let mut cells = vec![ABSENT; steps.count];
-        let mut is_any = false;
-        for (place, cell) in cells.iter_mut().enumerate() {
-            let end = reading.steps.time(if reading.is_fixed { 0 } else { place });
+        for (place, cell) in worked.cells[..count].iter_mut().enumerate() {
+            let end = reading.steps.time(place);
             let after = end.saturating_sub(reading.range);
-            let window = held.window((after, end), self.options.max_window).await?;
-            self.visits += window.len() as u64;
-            if self.visits > self.options.max_visits {
-                return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
-            }
+            let window = held.window((after, end), self.most.0).await?;
+            worked.visits += window.len() as u64;
+            self.bound(worked.visits)?;
             let span = Window { end, range: reading.range, step: steps.time(place) };
-            if let Some(value) = asked.over.value_of(window, span) {
-                (*cell, is_any) = (value, true);
-            }
-            if reading.is_fixed {
-                let first = *cell;
-                cells.fill(first);
-                break;
+            if let Some(value) = over.value_of(window, span) {
+                *cell = value;
             }
         }
-        if !is_any {
-            return Ok(None);
-        }
-        if asked.over.is_of_counters() {
-            self.tell_of_counter(labels.metric(), asked.span);
-        }
-        self.named(Column::of(labels, cells), asked).map(Some)
+        Ok(())
     }
 
     /// A function of how many points there are, and of one number of all of them, over the
-    /// stretches of a series' windows.
-    pub(super) async fn over_stretches(
-        &mut self,
-        labels: Labels,
-        samples: S::Samples,
-        wanted: Wanted,
-        asked: &Asked<'_>,
-    ) -> Result<Option<Column>, Error<S::Error>> {
-        let (reading, steps) = (asked.reading, asked.steps);
+    /// stretches of the first windows.
+    async fn over_stretches<R: Samples>(
+        self,
+        samples: R,
+        count: usize,
+        worked: &mut Worked,
+    ) -> Result<(), Error<R::Error>> {
+        let Self { over, wanted, reading, .. } = self;
         let mut held =
             HeldStretches { rest: Some(samples), stretches: Stretches::default(), begin: 0 };
-        let mut cells = vec![ABSENT; steps.count];
-        let looked_at = if reading.is_fixed { 1 } else { steps.count };
         let mut place = 0;
         loop {
             let Steps { step, .. } = reading.steps;
             let ends = Ends { first: reading.steps.time(place), step, range: reading.range };
-            let (put, visits) = held.put(asked.over, wanted, ends, &mut cells[place..looked_at]);
+            let cells = &mut worked.cells[place..count];
+            let (put, visits) = held.put(over, wanted, ends, cells);
             place += put;
-            self.visits += visits as u64;
-            if self.visits > self.options.max_visits {
-                return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
+            worked.visits += visits as u64;
+            self.bound(worked.visits)?;
+            if place == count {
+                return Ok(());
             }
-            if place == looked_at {
-                break;
-            }
-            held.read(self.options.max_window).await?;
+            held.read(self.most.0).await?;
         }
-        if reading.is_fixed {
-            let first = cells[0];
-            cells.fill(first);
-        }
-        let column = Column::of(labels, cells);
-        if column.is_empty() { Ok(None) } else { self.named(column, asked).map(Some) }
     }
 
-    /// What came of a function, with the labels that it has then.
-    fn named(&mut self, mut column: Column, asked: &Asked<'_>) -> Result<Column, Error<S::Error>> {
-        self.hold(column.cells.len())?;
-        if !asked.over.keeps_name() {
-            drop_name(&mut column, self.options.late_names);
+    fn bound<E>(self, visits: u64) -> Result<(), Error<E>> {
+        match visits > self.most.1 {
+            true => Err(Error::Asked(TOO_MANY_POINTS.to_string())),
+            false => Ok(()),
         }
-        Ok(column)
     }
+}
 
+impl<S: Source> Evaluator<'_, S> {
     /// The last values of a series at each step, of its digests.
     pub(super) async fn last_of_digests(
         &mut self,

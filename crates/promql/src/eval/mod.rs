@@ -17,6 +17,7 @@ mod instant;
 mod native;
 mod numbers;
 mod read;
+mod reading;
 mod window;
 
 use crate::annotations::Annotations;
@@ -27,7 +28,8 @@ use crate::{Answer, Answered, Error, Options, Row};
 use binary::Unmet;
 use column::{Cell, Column, SAME_LABELSET, has_twins, merged};
 use native::operate::{Notes, TooMuch};
-use read::{Buckets, Reading, Series};
+use read::{Buckets, Series};
+use reading::Reading;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -6,9 +6,11 @@
 //! read, and of a last value those before it aren't held: a range may be of years.
 
 use super::column::{ABSENT, Cell, Column, SAME_LABELSET};
+use super::digests::{Work, Worked};
 use super::held::{Held, TOO_MANY_POINTS};
 use super::native::Tell;
 use super::native::window as native;
+use super::reading::Reading;
 use super::window::{Over, Window};
 use super::{Boxed, Evaluator, Steps, drop_name};
 use crate::ast::{Selector, Subquery};
@@ -17,25 +19,12 @@ use crate::histogram::ResetHint;
 use crate::labels::Labels;
 use crate::source::{HISTOGRAM, HistogramSample, STALE, Sample, Samples, Source, Value};
 use crate::{Error, Row};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// When a selector looks, and how many nanoseconds back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    /// Its own steps: the query's, moved, or one.
-    pub(super) steps: Steps,
-    pub(super) range: i64,
-    /// Whether it looks at the same time at every step.
-    pub(super) is_fixed: bool,
-}
-
-impl Reading {
-    /// Where points begin, that of the bound not among them, and where they end.
-    fn bounds(&self) -> (i64, i64) {
-        (self.steps.first.saturating_sub(self.range), self.steps.last())
-    }
-}
+/// Buckets from which on it takes longer to work at a series than to have another thread do so.
+const MANY_BUCKETS: u64 = 1000;
 
 /// A series with points.
 pub(super) struct Series {
@@ -234,40 +223,105 @@ impl<S: Source> Evaluator<'_, S> {
         })
     }
 
-    /// A function over a selector's ranges.
+    /// A function over a selector's ranges. Where much is known of each of the series without a
+    /// look at its points, several are worked at beside each other.
     pub(super) fn over_selector<'b>(
         &'b mut self,
         selector: &'b Selector,
         asked: &'b Asked<'b>,
     ) -> Boxed<'b, Vec<Column>, S::Error> {
         Box::pin(async move {
-            let mut columns = Vec::new();
+            let source = self.source;
+            let (mut columns, mut begun) = (Vec::new(), VecDeque::new());
             let (after, until) = asked.reading.bounds();
-            for (labels, series) in self.source.find(&selector.matchers).await? {
-                self.source.pause().await?;
+            for (labels, series) in source.find(&selector.matchers).await? {
+                source.pause().await?;
                 let wanted = asked.over.wanted();
                 let rest = match wanted {
                     Some(wanted) => {
-                        self.source.read_windows(&series, asked.reading.windows(wanted)).await
+                        source.read_windows(&series, asked.reading.windows(wanted)).await
                     }
-                    None => self.source.read(&series, after, until).await,
+                    None => source.read(&series, after, until).await,
                 };
                 let rest = rest.map_err(Error::Source)?;
                 self.tell_source(rest.told(), asked.span);
-                let wanted = rest.told().every.and(wanted);
-                columns.extend(match wanted {
-                    Some(Wanted::Ends | Wanted::Last) => {
-                        self.over_digests(labels, rest, asked).await?
+                let work = rest.told().every.zip(wanted);
+                let work = work
+                    .map(|(every, wanted)| {
+                        (
+                            every,
+                            Work::new(
+                                (asked.over, wanted),
+                                (asked.reading, asked.steps),
+                                self.options,
+                            ),
+                        )
+                    })
+                    .map(|(every, work)| (work, work.buckets(every) >= MANY_BUCKETS));
+                let beside = if let Some((_, true)) = work { source.beside() } else { 1 };
+                // What comes of series stays in their order.
+                while begun.len() >= beside {
+                    let Some((labels, worked)) = begun.pop_front() else { break };
+                    columns.extend(self.ended(labels, worked, asked).await?);
+                }
+                columns.extend(match work {
+                    Some((work, _)) if beside > 1 => {
+                        begun.push_back((labels, source.begin(work.run(rest))));
+                        None
                     }
-                    Some(wanted) => self.over_stretches(labels, rest, wanted, asked).await?,
+                    Some((work, _)) => self.worked(labels, work.run(rest).await?, asked)?,
                     None => {
                         let held = Held::new(Some(rest), self.buckets == Buckets::Unwanted);
                         self.over(labels, false, held, asked).await?
                     }
                 });
             }
+            for (labels, worked) in begun {
+                columns.extend(self.ended(labels, worked, asked).await?);
+            }
             Ok(columns)
         })
+    }
+
+    /// The column of a series that was worked at beside others, once it is.
+    async fn ended(
+        &mut self,
+        labels: Labels,
+        worked: impl Future<Output = Result<Result<Worked, Error<S::Error>>, S::Error>>,
+        asked: &Asked<'_>,
+    ) -> Result<Option<Column>, Error<S::Error>> {
+        let worked = worked.await.map_err(Error::Source)??;
+        self.worked(labels, worked, asked)
+    }
+
+    /// The column of a series of which a function was worked out.
+    pub(super) fn worked(
+        &mut self,
+        labels: Labels,
+        Worked { cells, visits }: Worked,
+        asked: &Asked<'_>,
+    ) -> Result<Option<Column>, Error<S::Error>> {
+        self.visits += visits;
+        if self.visits > self.options.max_visits {
+            return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
+        }
+        let column = Column::of(labels, cells);
+        if column.is_empty() {
+            return Ok(None);
+        }
+        if asked.over.is_of_counters() {
+            self.tell_of_counter(column.labels.metric(), asked.span);
+        }
+        self.named(column, asked).map(Some)
+    }
+
+    /// What came of a function, with the labels that it has then.
+    fn named(&mut self, mut column: Column, asked: &Asked<'_>) -> Result<Column, Error<S::Error>> {
+        self.hold(column.cells.len())?;
+        if !asked.over.keeps_name() {
+            drop_name(&mut column, self.options.late_names);
+        }
+        Ok(column)
     }
 
     /// A function over a subquery's ranges.

@@ -11,6 +11,7 @@ use crate::rollup::{Joined, Needed};
 use crate::store::{Fit, Found, Listing, Parts, Read, SERIES_AT_ONCE, Series, SeriesStore, Share};
 use crate::tree::{Piece, Span};
 use crate::value::Point;
+use plinth_env::reply::promise;
 use plinth_promql::{
     Digest, Error, HistogramSample, Labels, Matcher, NAME, Sample, Samples, Source, Stretches,
     Told, Windows,
@@ -198,6 +199,28 @@ impl Source for StoreSource<'_> {
         let parts = found.parts(span, fit, Needed::of(windows.wanted)).await?;
         let windows = parts.every().map(|every| (windows, every));
         Ok(Points { parts, have_ended: false, windows, histograms })
+    }
+
+    fn beside(&self) -> usize {
+        let env = self.store.env();
+        match env.network_threads() {
+            1 if !env.is_simulated() => 1,
+            // One that waits for each that runs.
+            threads => 2 * threads,
+        }
+    }
+
+    fn begin<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, crate::Error>> + Send {
+        let (promise, reply) = promise();
+        drop(self.store.env().spawn_network_behind(usize::MAX, "series.query", async move {
+            if !promise.is_cancelled() {
+                promise.send(Ok(work.await));
+            }
+        }));
+        async { Ok(reply.await?) }
     }
 
     async fn pause(&self) -> Result<(), Error<crate::Error>> {
