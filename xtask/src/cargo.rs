@@ -37,12 +37,18 @@ pub fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool
         .map_err(|e| format!("start cargo {}: {e}", arguments.join(" ")))
 }
 
-/// Builds the program and the C library. Tests' profile has them as `cargo test` builds them, with
-/// the features of the whole workspace: a choice of packages has others, and most crates would be
-/// built once more.
+/// The feature of the program that a release has.
+pub const PACKAGED: &str = "plinth-cli/packaged";
+
+/// Builds the program and the C library. A release has [`PACKAGED`]. Tests' profile has them as
+/// `cargo test` builds them, with the features of the whole workspace: a choice of packages has
+/// others, and most crates would be built once more.
 pub fn build_products(profile: &str) -> Result<bool> {
     let what: &[&str] = match profile {
         "checked" => &["--workspace", "--all-features", "--lib", "--bin", "plinth"],
+        "release" => {
+            &["--package", "plinth-capi", "--package", "plinth-cli", "--features", PACKAGED]
+        }
         _ => &["--package", "plinth-capi", "--package", "plinth-cli"],
     };
     run(&[&["build", "--locked", "--profile", profile], what].concat())

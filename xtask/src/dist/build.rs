@@ -43,6 +43,7 @@ fn portable() -> Result<PathBuf> {
     tools::search_first(&mut build, &tools::zig()?);
     build.args(["zigbuild", "--locked", "--release", "--target", &target]);
     build.args(["--package", "plinth-cli", "--package", "plinth-capi"]);
+    build.args(["--features", cargo::PACKAGED]);
     command::finish(&mut build)?;
     Ok(install::target().join(triple).join("release"))
 }

@@ -79,7 +79,9 @@ fn sums(plan: &Plan) -> Result<Outcome> {
 
 fn tarball(plan: &Plan) -> Result<Outcome> {
     let root = unpacked(plan)?;
-    keeps_a_row(&Command::new(root.join("bin/plinth")), &plan.fresh("try-row")?)?;
+    let program = Command::new(root.join("bin/plinth"));
+    keeps_a_row(&program, &plan.fresh("try-row")?)?;
+    exports_tables(&program, &plan.fresh("try-tables")?)?;
     for file in
         ["share/man/man1/plinth-server.1", "share/zsh/site-functions/_plinth", "CHANGELOG.md"]
     {
@@ -480,6 +482,25 @@ fn rust_program(plan: &Plan) -> Result<Outcome> {
 /// afterwards; then it serves it.
 fn keeps_a_row(program: &Command, dir: &Path) -> Result<()> {
     keeps_a_row_in(program, dir)
+}
+
+/// Series come out as files of Parquet and streams of Arrow, which a program that one builds
+/// oneself may be without.
+fn exports_tables(program: &Command, dir: &Path) -> Result<()> {
+    let run = |arguments: &[&str]| command::text(again(program).arg("series").args(arguments));
+    let in_dir = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let (db, csv) = (in_dir("db"), in_dir("points.csv"));
+    write(Path::new(&csv), b"cpu.user host=a,2026-01-01T00:00:00Z,0.5\n")?;
+    run(&["import", "--dir", &db, "--create", &csv])?;
+    for (format, magic) in [("parquet", &b"PAR1"[..]), ("arrow", &[0xff; 4])] {
+        let table = in_dir(format);
+        run(&["export", "--dir", &db, "--format", format, "--out", &table])?;
+        let bytes = std::fs::read(&table).map_err(|e| format!("read {table}: {e}"))?;
+        if !bytes.starts_with(magic) {
+            return Err(format!("{table} is no table: it has {} bytes", bytes.len()));
+        }
+    }
+    Ok(())
 }
 
 fn keeps_a_row_in(program: &Command, dir: &Path) -> Result<()> {
