@@ -720,13 +720,13 @@ fn tell_kept_engine(database: &Database, settings: &Settings) {
 fn series_limits(settings: &Settings) -> SeriesLimits {
     let usual = SeriesLimits::default();
     let count = |name, usual| settings.count(name).map_or(usual, |count| count as u64);
-    let quarter = settings.bytes("memory").map(|bytes| bytes / 4);
-    let memory =
-        settings.bytes("series-memory").or(quarter).and_then(|bytes| usize::try_from(bytes).ok());
+    let quarter = || settings.bytes("memory").map(|bytes| bytes / 4);
+    let memory = settings.bytes("series-memory").or_else(quarter);
     SeriesLimits {
         series: count("series-limit", usual.series),
         of_metric: count("series-metric-limit", usual.of_metric),
-        memory: memory.unwrap_or(usual.memory),
+        of_label: settings.count("series-label-limit").map(|count| count as u64),
+        memory: memory.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.memory),
         stored: None,
     }
 }

@@ -185,3 +185,29 @@ fn a_sender_that_makes_series_too_fast_waits_and_those_that_are_there_cost_him_n
     // At one a second, new ones would take three quarters of an hour.
     assert!(said(&mut other, &store, &text(0..2_500)).starts_with("+OK 2500"));
 }
+
+/// Where a label tells each request from all others, what is refused is its values, by the label's
+/// name, and series of known values are made on.
+#[test]
+fn a_label_of_too_many_values_is_named_and_others_go_on() {
+    let db = Local::in_memory().unwrap().into_database();
+    let limits = SeriesLimits { of_label: Some(3), ..SeriesLimits::default() };
+    let store = open(&db, limits.clone());
+    let mut session = session();
+    // The first two are made of one batch; the third batch has a value twice, and a known one.
+    let names = |of: &[&str]| of.iter().map(|name| point(name, 1)).collect::<String>();
+    assert_eq!(said(&mut session, &store, &names(&["m a=1 b=x", "m a=2 b=x"])), "+OK 2\r\n");
+    assert_eq!(said(&mut session, &store, &names(&["m a=3 b=x", "m a=3 b=y"])), "+OK 4\r\n");
+    let told = said(&mut session, &store, &names(&["m a=4 b=x", "m a=1 b=y", "n a=4", "m c=1"]));
+    assert_eq!(
+        told,
+        "-DB too many: label \"a\" of metric \"m\" has 3 values, and may have no more: m a=4 b=x\r\n\
+         +OK 7\r\n"
+    );
+    // Counted anew behind a restart; of another label there is still room.
+    drop(store);
+    let store = open(&db, limits);
+    let told = said(&mut self::session(), &store, &names(&["m a=5", "m a=2 b=z", "m b=w"]));
+    assert!(told.starts_with("-DB too many: label \"a\"") && told.ends_with("+OK 1\r\n"), "{told}");
+    assert!(told.contains("label \"b\" of metric \"m\" has 3 values"), "{told}");
+}

@@ -261,6 +261,12 @@ const ALL: &[Setting] = &[
         "Time series of one metric at most",
     ),
     Setting::new(
+        "series-label-limit",
+        Kind::Count,
+        Otherwise("none but the series of the metric"),
+        "Values of one label of a metric at most",
+    ),
+    Setting::new(
         "series-new-limit",
         Kind::Count,
         Is("50000"),

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use plinth_env::Env;
 use plinth_types::KeyRange;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -29,6 +30,9 @@ pub struct SeriesLimits {
     pub series: u64,
     /// Series of one metric.
     pub of_metric: u64,
+    /// Values of one label of a metric; `None` for as many as the metric has series. A store that
+    /// is divided into parts has so many in each.
+    pub of_label: Option<u64>,
     /// Bytes of memory for the series that points were appended to since the store was opened,
     /// about; open leaves are bounded by [`Settings::open_points`](crate::Settings::open_points).
     pub memory: usize,
@@ -38,7 +42,8 @@ pub struct SeriesLimits {
 
 impl Default for SeriesLimits {
     fn default() -> Self {
-        Self { series: 10_000_000, of_metric: 5_000_000, memory: 1 << 30, stored: None }
+        let (series, of_metric) = (10_000_000, 5_000_000);
+        Self { series, of_metric, of_label: None, memory: 1 << 30, stored: None }
     }
 }
 
@@ -60,6 +65,9 @@ pub(super) struct Used {
     pub(super) known_bytes: AtomicUsize,
     /// Whether what is stored was too much, and when that was looked at.
     stored: Mutex<Option<(Duration, bool)>>,
+    /// The labels, by metric, whose values were counted: when, and how many there were, with those
+    /// made since.
+    pub(super) labels: Mutex<BTreeMap<(String, String), (Duration, u64)>>,
 }
 
 fn one_too_many(what: String) -> Error {

@@ -39,6 +39,7 @@ mod increments;
 mod invariants;
 mod kept;
 mod keys;
+mod label_values;
 mod late;
 mod layer;
 mod lease;

@@ -649,6 +649,12 @@ async fn try_numbers(
             numbers.push(Err(why));
             continue;
         }
+        if let Some(most) = limits.and_then(|limits| limits.of_label)
+            && let Err(why) = shared.check_labels(tr, name, (*of_metric, most)).await?
+        {
+            numbers.push(Err(why));
+            continue;
+        }
         (all, *of_metric, *more) = (all + 1, *of_metric + 1, *more + 1);
         make(tr, keys, name, next);
         numbers.push(Ok((next, true)));

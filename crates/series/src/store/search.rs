@@ -50,13 +50,13 @@ pub struct StoreStats {
 }
 
 /// Reads of the index, at whatever version.
-struct Index<'a> {
+pub(super) struct Index<'a> {
     tr: Transaction,
     keys: &'a Keys,
 }
 
 impl<'a> Index<'a> {
-    fn new(shared: &'a Shared) -> Self {
+    pub(super) fn new(shared: &'a Shared) -> Self {
         Self { tr: shared.database.create_transaction(), keys: &shared.keys }
     }
 
@@ -74,6 +74,44 @@ impl<'a> Index<'a> {
                 Err(error) => retry::again(&self.tr, error.into()).await?,
             }
         }
+    }
+
+    /// Metrics, tags or values that begin with `prefix`, ascending, those behind `after`, at most
+    /// `limit`.
+    pub(super) async fn items(
+        &self,
+        listing: &Listing,
+        (prefix, after): (&str, Option<&str>),
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let keys = self.keys;
+        let end = end_of(&keys.listing_prefix(listing, prefix));
+        let mut begin = match after {
+            Some(after) if after >= prefix => keys.behind(listing, after),
+            _ => keys.listing_prefix(listing, prefix),
+        };
+        // Under an empty tag stand all series of a metric.
+        begin = begin.max(keys.behind(listing, ""));
+        let mut found: Vec<String> = Vec::new();
+        while found.len() < limit {
+            let rows = self.page(&begin, &end).await?;
+            let is_end = rows.len() < PAGE;
+            for row in rows {
+                let item = keys.item_of_index(&row.key, listing)?;
+                begin = key_after(&row.key).to_vec();
+                let is_new = !item.is_empty() && found.last().is_none_or(|last| *last != item);
+                if is_new && found.len() < limit {
+                    found.push(item);
+                }
+            }
+            if is_end {
+                break;
+            }
+            if let Some(last) = found.last() {
+                begin = begin.max(keys.behind(listing, last));
+            }
+        }
+        Ok(found)
     }
 
     /// The numbers of a metric's series that have for each tag one of its values, from `least` on,
@@ -405,34 +443,6 @@ impl Part {
         if after.is_none() {
             self.take_in_own().await?;
         }
-        let index = Index::new(&self.shared);
-        let keys = index.keys;
-        let end = end_of(&keys.listing_prefix(listing, prefix));
-        let mut begin = match after {
-            Some(after) if after >= prefix => keys.behind(listing, after),
-            _ => keys.listing_prefix(listing, prefix),
-        };
-        // Under an empty tag stand all series of a metric.
-        begin = begin.max(keys.behind(listing, ""));
-        let mut found: Vec<String> = Vec::new();
-        while found.len() < limit {
-            let rows = index.page(&begin, &end).await?;
-            let is_end = rows.len() < PAGE;
-            for row in rows {
-                let item = keys.item_of_index(&row.key, listing)?;
-                begin = key_after(&row.key).to_vec();
-                let is_new = !item.is_empty() && found.last().is_none_or(|last| *last != item);
-                if is_new && found.len() < limit {
-                    found.push(item);
-                }
-            }
-            if is_end {
-                break;
-            }
-            if let Some(last) = found.last() {
-                begin = begin.max(keys.behind(listing, last));
-            }
-        }
-        Ok(found)
+        Index::new(&self.shared).items(listing, (prefix, after), limit).await
     }
 }
