@@ -26,13 +26,15 @@
 //! ## Not here
 //! Files on disk: each format has its own tests with flipped bits. The settings' file, which
 //! belongs to a program: its target stands in `fuzz/`, its corpus is read by `cli`'s tests.
-//! Read next: `decoders.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`, `record.rs`.
+//! Read next: `decoders.rs`, `rights.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`, `record.rs`.
 #![forbid(unsafe_code)]
 
 mod decoders;
+mod gzip;
 mod mutate;
 mod nodes;
 mod record;
+mod rights;
 mod rules;
 mod seeds;
 mod series;
@@ -52,16 +54,19 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 24] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
     Target { name: "greetings", run: decoders::greetings },
     Target { name: "cluster_file", run: decoders::cluster_file },
     Target { name: "quotas", run: decoders::quotas },
+    Target { name: "grants", run: rights::grants },
+    Target { name: "tokens", run: rights::tokens },
     Target { name: "tls_peers", run: decoders::tls_peers },
     Target { name: "connection", run: served::connection },
     Target { name: "http", run: served::http },
+    Target { name: "gzip", run: gzip::gzip },
     Target { name: "series_lines", run: series::lines },
     Target { name: "series_remote_write", run: series::remote_write },
     Target { name: "series_import", run: series::import },

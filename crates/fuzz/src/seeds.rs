@@ -5,7 +5,7 @@
 //! holds the files to what is made here. A message that gets a new field needs its seed made anew
 //! (`plinth-fuzz seeds`).
 
-use crate::{decoders, nodes, series};
+use crate::{decoders, gzip, nodes, rights, series};
 use plinth_proto::frame::{HEADER, Kind, NO_ID};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
@@ -24,6 +24,9 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "replies" => numbered(replies().iter().map(|frame| unframed(frame))),
         "greetings" => numbered(greetings().into_iter()),
         "quotas" => numbered(decoders::quota_seeds().into_iter()),
+        "grants" => numbered(rights::grant_seeds().into_iter()),
+        "tokens" => numbered(rights::token_seeds().into_iter()),
+        "gzip" => numbered(gzip::gzip_seeds().into_iter()),
         "cluster_file" => texts(&CLUSTER_FILES),
         "tls_peers" => texts(&PEERS),
         "http" => texts(&HTTP),

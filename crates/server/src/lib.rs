@@ -52,6 +52,8 @@ mod crowd;
 mod door;
 mod events;
 mod exposition;
+#[doc(hidden)]
+pub mod fuzzed;
 mod guard;
 mod heavy;
 mod http;

@@ -35,7 +35,7 @@ mod tokens;
 pub(crate) use guarded::{Guarded, refuses_range, refuses_selector};
 pub(crate) use known::{Meant, tenant_prefix};
 pub(crate) use locals::{Local, Locals};
-pub(crate) use token::Claims;
+pub(crate) use token::{Claims, fulfils as token_fulfils};
 pub(crate) use tokens::Allowance;
 
 use crate::config::RightsConfig;

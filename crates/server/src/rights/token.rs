@@ -226,5 +226,17 @@ fn named(tenants: &Value) -> Option<Vec<Tenant>> {
     tenants.as_array()?.iter().map(one).collect()
 }
 
+/// Whether a token is believed by the keys of a file with this text at a time, and says what these
+/// conditions want.
+///
+/// # Errors
+/// What is wrong with the text, or why the token isn't believed.
+pub(crate) fn fulfils(keys: &[u8], token: &[u8], conditions: &str, now: u64) -> Result<bool> {
+    let keys = Keys::parse(Path::new("keys"), keys.to_vec())?;
+    let claims = keys.verify(token).map_err(refused)?;
+    claims.check(now)?;
+    Ok(claims.fulfil(conditions))
+}
+
 #[cfg(test)]
 pub(super) mod tests;

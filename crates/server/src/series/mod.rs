@@ -54,6 +54,7 @@ mod waiting;
 mod write;
 
 pub(crate) use self::charts::owns;
+pub(crate) use self::gzip::expanded;
 pub use self::scrape::check_scraping;
 
 use self::callers::Callers;

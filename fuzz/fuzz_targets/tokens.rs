@@ -1,0 +1,4 @@
+//! The target `tokens` of `crates/fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (plinth_fuzz::target("tokens").expect("it is in the list").run)(bytes));
