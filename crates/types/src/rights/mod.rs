@@ -510,6 +510,12 @@ mod tests {
             let error = Grant::parse(&words).unwrap_err();
             assert!(error.to_string().contains(why), "{error}");
         }
+        let longest = "x".repeat(MAX_SUBJECT);
+        assert!(Subject::parse("user", &longest).is_ok());
+        for kind in ["cert", "token", "user"] {
+            let why = Subject::parse(kind, &format!("a={longest}")).unwrap_err();
+            assert!(why.contains("at most 1000 bytes"), "{kind}: {why}");
+        }
     }
 
     /// Whoever could write an operator of a range would have one of everything.
