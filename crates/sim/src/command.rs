@@ -41,6 +41,8 @@ Usage: make sim ARGS='[--seed N] [--count N] [--spec F,...]'   or   plinth sim [
   --seconds N    for how long [default: 60]
   --attacks A,.. what they do [default: all that there is]
   --engine NAME  on which engine, memory or ssd [default: memory]
+  --at-most A,B  fails if good clients wait (p99) more than A times as long as undisturbed while they are attacked, or
+                 more than B times in what follows a second after, or if a probe of /health isn't answered
 
 The same seed gives the same run on every machine; the trace number says so.";
 
@@ -63,6 +65,7 @@ struct Hostile {
     seconds: u64,
     attacks: String,
     engine: EngineKind,
+    at_most: Option<[f64; 2]>,
 }
 
 /// `own` are the specs that there are, instead of the built-in ones and files.
@@ -82,6 +85,7 @@ fn parse(arguments: &[String], own: Option<&[Spec]>) -> Result<Arguments, String
             seconds: 60,
             attacks: String::new(),
             engine: EngineKind::Memory,
+            at_most: None,
         },
     };
     let mut specs = Vec::new();
@@ -108,6 +112,7 @@ fn parse(arguments: &[String], own: Option<&[Spec]>) -> Result<Arguments, String
             "--seconds" => parsed.hostile.seconds = number(value()?)?.max(1),
             "--attacks" => parsed.hostile.attacks.clone_from(value()?),
             "--engine" => parsed.hostile.engine = engine(value()?)?,
+            "--at-most" => parsed.hostile.at_most = Some(at_most(value()?)?),
             "--nodes" => parsed.nodes = Some(nodes(value()?)?),
             "--verbose" => parsed.verbose = true,
             other => return Err(format!("there is no option {other:?}")),
@@ -137,6 +142,16 @@ fn engine(name: &str) -> Result<EngineKind, String> {
     let known = [EngineKind::Memory, EngineKind::Ssd];
     let found = known.into_iter().find(|kind| kind.name() == name);
     found.ok_or_else(|| format!("there is no engine {name:?}; there are memory and ssd"))
+}
+
+/// How many times as long good clients may wait under attack, and afterwards.
+fn at_most(text: &str) -> Result<[f64; 2], String> {
+    let times = |text: &str| text.parse().ok().filter(|times: &f64| *times >= 1.0);
+    let (attacked, after) = text.split_once(',').unwrap_or_default();
+    match (times(attacked), times(after)) {
+        (Some(attacked), Some(after)) => Ok([attacked, after]),
+        _ => Err(format!("{text:?} says no times as long, from 1 on: as 10,2")),
+    }
 }
 
 fn nodes(text: &str) -> Result<u64, String> {
@@ -179,13 +194,15 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
     }
     match parse(arguments, None) {
         Ok(Arguments {
-            hostile: Hostile { attackers: Some(attackers), seconds, attacks: kinds, engine },
+            hostile:
+                Hostile { attackers: Some(attackers), seconds, attacks: kinds, engine, at_most },
             seed,
             ..
         }) => {
             let time = Duration::from_secs(seconds);
             let engine = engine.name().to_owned();
-            besiege(caller, program, &hostile::Siege { attackers, time, kinds, engine, seed })
+            let siege = hostile::Siege { attackers, time, kinds, engine, seed, at_most };
+            besiege(caller, program, &siege)
         }
         Ok(Arguments { kills: Some(rounds), nodes: Some(nodes), seed, .. }) if nodes > 1 => {
             kill_nodes(caller, program, (nodes, rounds), seed)
@@ -280,11 +297,13 @@ fn kill_nodes(caller: Caller, program: &[OsString], (nodes, rounds): (u64, u64),
 }
 
 fn besiege(caller: Caller, program: &[OsString], siege: &hostile::Siege) -> u8 {
-    let hostile::Siege { attackers, time, kinds, engine, seed } = siege;
+    let hostile::Siege { attackers, time, kinds, engine, seed, at_most } = siege;
     let attacks = if kinds.is_empty() { String::new() } else { format!(" --attacks {kinds}") };
+    let bound = at_most.map(|[attacked, after]| format!(" --at-most {attacked},{after}"));
     let line = format!(
-        "--hostile {attackers} --seconds {}{attacks} --engine {engine} --seed {seed}",
-        time.as_secs()
+        "--hostile {attackers} --seconds {}{attacks} --engine {engine} --seed {seed}{}",
+        time.as_secs(),
+        bound.unwrap_or_default()
     );
     let (Caller::Plinth, Some(first)) = (caller, program.first()) else {
         tell(format_args!("servers are what `plinth server` starts: plinth sim {line}"));
@@ -294,11 +313,13 @@ fn besiege(caller: Caller, program: &[OsString], siege: &hostile::Siege) -> u8 {
         "{attackers} hostile connections and ten good clients for {} seconds ...",
         time.as_secs()
     ));
-    match hostile::besiege(first, program, siege) {
-        Ok(judged) => {
-            show(judged.to_string().trim_end());
-            0
-        }
+    let judged = hostile::besiege(first, program, siege).and_then(|judged| {
+        show(judged.to_string().trim_end());
+        let beyond = judged.beyond();
+        if beyond.is_empty() { Ok(()) } else { Err(beyond.join("\n")) }
+    });
+    match judged {
+        Ok(()) => 0,
         Err(what) => {
             tell(format_args!(
                 "{what}\nagain: {} (real processes: it may go another way)",
@@ -395,6 +416,9 @@ mod tests {
             ("--seed x", "number"),
             ("--spec no", "no file"),
             ("--nodes 2", "1, 3"),
+            ("--at-most 10", "as 10,2"),
+            ("--at-most 10,NaN", "as 10,2"),
+            ("--at-most 0.5,2", "as 10,2"),
         ] {
             let error = parsed(line).err().unwrap();
             assert!(error.contains(says), "{line}: {error}");

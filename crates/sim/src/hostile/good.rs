@@ -43,11 +43,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Stay {
     /// Transactions.
-    count: usize,
-    rate: f64,
-    p50: Duration,
+    pub(super) count: usize,
+    pub(super) rate: f64,
+    pub(super) p50: Duration,
     pub(super) p99: Duration,
-    longest: Duration,
+    pub(super) longest: Duration,
 }
 
 impl fmt::Display for Stay {

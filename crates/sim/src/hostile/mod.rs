@@ -18,7 +18,7 @@
 //!
 //! Always: a good client reads what it wrote last, or the run has failed; so has one in which the
 //! server ended, answered nobody afterwards, or in which a good client met an error that no loop of
-//! retries takes care of. Times are told, not judged.
+//! retries takes care of. Times are told, and judged where it is said what they may be.
 //!
 //! Not here: damage that a client may do by design, as long as it may do everything (clearing all
 //! rows, locking the database, ending others).
@@ -57,6 +57,9 @@ pub struct Siege {
     pub engine: String,
     /// What attackers draw from.
     pub seed: u64,
+    /// How many times as long as undisturbed good clients may wait, by the 99th percentile, while
+    /// they are attacked, and afterwards; then each probe has to be answered, too.
+    pub at_most: Option<[f64; 2]>,
 }
 
 /// What came of it.
@@ -80,6 +83,28 @@ impl Judged {
     pub fn times_as_long(&self) -> [f64; 2] {
         let [alone, attacked, after] = &self.stays;
         [attacked, after].map(|stay| stay.p99.as_secs_f64() / alone.p99.as_secs_f64().max(1e-6))
+    }
+
+    /// What was beyond what the siege says, if it says anything: that good clients waited for
+    /// longer, or that a probe wasn't answered.
+    #[must_use]
+    pub fn beyond(&self) -> Vec<String> {
+        let Some(at_most) = self.siege.at_most else { return Vec::new() };
+        let times = self.times_as_long().into_iter().zip(at_most).zip(["attacked", "afterwards"]);
+        let mut beyond: Vec<_> = times
+            .filter(|((times, most), _)| times > most)
+            .map(|((times, most), when)| {
+                format!(
+                    "{when}, good clients waited {times:.1} times as long, at most {most} may be"
+                )
+            })
+            .collect();
+        let (answered, asked) = self.probes;
+        if answered < asked {
+            let failed = asked - answered;
+            beyond.push(format!("{failed} of {asked} probes of /health weren't answered with 200"));
+        }
+        beyond
     }
 }
 
@@ -145,4 +170,36 @@ pub fn besiege(program: &OsString, attacker: &[OsString], siege: &Siege) -> Resu
         memory,
         attempts,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(at_most: Option<[f64; 2]>, p99: [u64; 3], probes: (u64, u64)) -> Vec<String> {
+        let siege = Siege {
+            attackers: 1,
+            time: SETTLED,
+            kinds: String::new(),
+            engine: String::new(),
+            seed: 1,
+            at_most,
+        };
+        let stays = p99.map(|ms| Stay { p99: Duration::from_millis(ms), ..Stay::default() });
+        Judged { siege, stays, probes, memory: [0; 3], attempts: Vec::new() }.beyond()
+    }
+
+    #[test]
+    fn figures_are_judged_where_it_is_said_what_they_may_be() {
+        let bound = Some([10.0, 2.0]);
+        assert!(judged(bound, [2, 20, 4], (7, 7)).is_empty());
+        let [slow] = &judged(bound, [2, 21, 4], (7, 7))[..] else { panic!("one thing") };
+        assert!(slow.starts_with("attacked") && slow.contains("10.5"), "{slow}");
+        let [slow] = &judged(bound, [2, 20, 5], (7, 7))[..] else { panic!("one thing") };
+        assert!(slow.starts_with("afterwards") && slow.contains("2.5"), "{slow}");
+        let [silent] = &judged(bound, [2, 20, 4], (6, 7))[..] else { panic!("one thing") };
+        assert!(silent.starts_with("1 of 7 probes"), "{silent}");
+        assert_eq!(judged(bound, [2, 50, 50], (0, 7)).len(), 3);
+        assert!(judged(None, [2, 50, 50], (0, 7)).is_empty());
+    }
 }
