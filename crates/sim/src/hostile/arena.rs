@@ -164,3 +164,51 @@ impl Arena {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = include_str!("../../../../docs/security.md");
+
+    /// The kibibytes that a cell adds up to, with the settings of here.
+    fn kibibytes(cell: &str) -> u64 {
+        let number = |text: &str| text.replace(',', "").parse::<u64>();
+        let terms = cell.split(" + ").map(|term| match term.split_once(" × ") {
+            Some((each, "`--connections`")) => match each.strip_suffix(" KiB").map(number) {
+                Some(Ok(each)) => each * CONNECTIONS,
+                _ => panic!("what is {term:?}?"),
+            },
+            _ if term == "`--memory`" => ROWS << 10,
+            _ if term == "`--series-memory`" => SERIES << 10,
+            _ => match term.strip_suffix(" MiB").map(number) {
+                Some(Ok(all)) => all << 10,
+                _ => panic!("what is {term:?}?"),
+            },
+        });
+        terms.sum()
+    }
+
+    #[test]
+    fn the_bounds_are_those_that_users_are_told() {
+        let (_, table) = TABLE.split_once("| memory of it |").expect("there is a table");
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let cells = rows.map(|row| {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            assert_eq!(cells.len(), 6, "{row}");
+            (cells[1], cells[3])
+        });
+        let told: Vec<_> = cells.filter(|(_, cell)| !cell.is_empty()).collect();
+        let (last, each) = told.split_last().expect("it has rows");
+        assert_eq!(last.0, "**together**");
+        let sum: u64 = each.iter().map(|(_, cell)| kibibytes(cell)).sum();
+        assert_eq!(kibibytes(last.1), sum, "the table adds up");
+        // One by one, since mebibytes are whole here.
+        let mut told: Vec<_> = each.iter().flat_map(|(_, cell)| cell.split(" + ")).collect();
+        told.sort_by_key(|term| kibibytes(term));
+        let mut bounds = BOUNDS.map(|(_, bound)| bound);
+        bounds.sort_unstable();
+        let told: Vec<_> = told.iter().map(|term| kibibytes(term) >> 10).collect();
+        assert_eq!(told, bounds, "of {BOUNDS:?}");
+    }
+}
