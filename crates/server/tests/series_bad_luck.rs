@@ -14,6 +14,7 @@ use plinth_pipeline::{Node, NodeConfig};
 use plinth_series::{Direction, Point, SeriesStore};
 use plinth_server::{SeriesConfig, Server, ServerConfig};
 use std::fmt::Write;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -320,9 +321,13 @@ fn who_may_ask_is_told_by_the_host_or_by_a_token() {
 /// Any page in a browser could write points by a form: its body was taken for lines.
 #[test]
 fn a_request_of_http_on_a_port_of_lines_is_closed_and_nothing_of_it_is_taken() {
-    let served = start(|series| series.opentsdb = Some(loopback()));
-    let points = "put m 1 1 a=1\n+m a=1\r\n:1\r\n:1\r\n";
-    for address in [served.at.resp, served.at.opentsdb] {
+    let served = start(|series| {
+        series.opentsdb = Some(loopback());
+        series.graphite = Some(loopback());
+    });
+    let points = "put m 1 1 a=1\n+m a=1\r\n:1\r\n:1\r\nm;a=1 1 1\n";
+    let ports = [served.at.resp, served.at.opentsdb, served.at.graphite];
+    for address in ports {
         for verb in ["POST", "GET", "OPTIONS"] {
             let mut peer = Peer::to(address.unwrap());
             // The verb in two parts: what may become one is waited for.
@@ -331,6 +336,22 @@ fn a_request_of_http_on_a_port_of_lines_is_closed_and_nothing_of_it_is_taken() {
             peer.send(&format!("{} / HTTP/1.1\r\nHost: x\r\n\r\n{points}", &verb[2..]));
             assert_eq!(peer.all(), "", "nothing is said to who speaks another language");
         }
+        // Whatever the verb is, it says for which host.
+        for head in ["QUERY / HTTP/1.1\r\nHost: x\r\n\r\n", "host:x\r\n"] {
+            let mut peer = Peer::to(address.unwrap());
+            peer.send(&format!("{head}{points}"));
+            // Whoever takes it for lines has all of them, and answers.
+            let _ = block_on(poll_fn(|context| peer.0.poll_finish(context)));
+            assert_eq!(peer.all(), "", "{head}");
+        }
+        // In two parts, of which the first is a line that makes no sense.
+        let mut peer = Peer::to(address.unwrap());
+        peer.send("QUERY / HTTP/1.1\r\nHo");
+        block_on(Env::real().sleep(Duration::from_millis(20)));
+        peer.send(&format!("st: x\r\n\r\n{points}"));
+        let _ = block_on(poll_fn(|context| peer.0.poll_finish(context)));
+        let told = peer.all();
+        assert!(!told.contains("OK"), "{told}");
     }
     // A line that only begins like one is a line that makes no sense.
     let mut peer = Peer::to(served.at.opentsdb.unwrap());
@@ -340,6 +361,50 @@ fn a_request_of_http_on_a_port_of_lines_is_closed_and_nothing_of_it_is_taken() {
     drop(peer);
     let (_, rows) = served.ask("POST", "/api/search", LOCAL, r#"{"select":"m"}"#);
     assert!(!rows.contains("a=1"), "{rows}");
+    // Those who send points that name hosts go on.
+    let mut peer = Peer::to(served.at.graphite.unwrap());
+    peer.send("hosts;Host=x 1 1\nhost 1 1\n");
+    let has = |name: &str| {
+        let body = format!(r#"{{"select":"{name}"}}"#);
+        !served.ask("POST", "/api/search", LOCAL, &body).1.trim().is_empty()
+    };
+    while !(has("hosts") && has("host")) {
+        block_on(Env::real().sleep(Duration::from_millis(5)));
+    }
+}
+
+/// What a page in a browser might do with an answer, or ask for: it is told to take none for
+/// something else than it says it is, and asks for nothing.
+#[test]
+fn answers_forbid_to_guess_and_pages_are_answered_nothing() {
+    const QUERY: &str = r#"{"select": "meta:names"}"#;
+    let served = start(|_| {});
+    let address = served.at.http.unwrap();
+    for (method, path, body, status) in [
+        ("GET", "/api/v1/labels", "", 200),
+        ("GET", "/api/v1/query?query=1", "", 200),
+        ("GET", "/api/stats", "", 200),
+        ("POST", "/api/query", QUERY, 200),
+        ("POST", "/write", "m,a=1 v=1 1", 204),
+        ("POST", "/write", "<script>", 400),
+        ("GET", "/nowhere", "", 404),
+    ] {
+        let ask = |origin: &str| {
+            let len = body.len();
+            let mut peer = Peer::to(address);
+            peer.send(&format!(
+                "{method} {path} HTTP/1.1\r\n{LOCAL}{origin}Connection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+            ));
+            let answer = peer.all();
+            let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.contains("\r\nx-content-type-options: nosniff"), "{path}: {head}");
+            head.split(' ').nth(1).unwrap().parse::<u32>().unwrap()
+        };
+        assert_eq!(ask(""), status, "{path}");
+        for origin in ["http://evil.example", "http://localhost", "null"] {
+            assert_eq!(ask(&format!("Origin: {origin}\r\n")), 403, "{path} of {origin}");
+        }
+    }
 }
 
 /// 65 kB of gzip that held 32 million lines which make no sense kept a client of keys from its
