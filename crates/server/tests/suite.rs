@@ -23,6 +23,8 @@ mod node_suite;
 mod page;
 #[path = "quotas.rs"]
 mod quotas;
+#[path = "rights_simulated.rs"]
+mod rights_simulated;
 #[path = "series_simulated.rs"]
 mod series_simulated;
 #[path = "several.rs"]

@@ -261,7 +261,8 @@ fn sends_text(place: &Place) {
     assert!(
         status == 403
             && told.contains("permission_denied (6000)")
-            && told.contains(r#"metric \"mem"#),
+            && told.contains(r#"metric \"mem"#)
+            && told.contains(r#""code":"forbidden""#),
         "{status} {told}"
     );
     assert!(told.contains("partial write: 1 points were taken"), "{told}");

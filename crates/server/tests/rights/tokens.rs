@@ -6,14 +6,14 @@ use super::common::around::{Altered, Around};
 use super::common::peer::{Peer, ask_at};
 use super::common::quotas::write_quotas;
 use super::common::*;
-use super::{DENIED, Place, code, wait_until};
+use super::{DENIED, HOST, Place, code, wait_until};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plinth_client::{Database, Endpoint, TransactionOption};
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::InProcess;
-use plinth_server::{ConsoleConfig, RightsConfig, ServerConfig};
+use plinth_server::{ConsoleConfig, RightsConfig, SeriesConfig, ServerConfig};
 use plinth_types::{CommitReply, CommitRequest, Error, KeyRange, Result, Version, codes, system};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -234,6 +234,49 @@ fn a_token_that_names_tenants_opens_them_and_no_others() {
     let shop = there.open_tenant("shop").wait().unwrap();
     let value = shop.transact_blocking(|tr| tr.get("k").wait());
     assert_eq!(value.unwrap_or_else(|error: Error| panic!("{error}")).as_deref(), Some(&b"v"[..]));
+}
+
+/// Over HTTP of series whoever shows a token may what is granted to it, and no more.
+#[test]
+fn a_token_that_is_granted_series_asks_or_sends_over_their_http() {
+    let mut issuer = Issuer::new();
+    let at = Some(loopback());
+    let series = SeriesConfig { http: at, ..SeriesConfig::default() };
+    let place = Place::new(ServerConfig { series, ..issuer.config() });
+    place.grant("operator address ::1");
+    place.grant("reader token sub=reads series");
+    place.grant("writer token sub=writes,aud=points series");
+    place.until_heeded();
+    let address = place.server.series_addresses().http.unwrap();
+    let ask = |token: Option<&str>, method: &str, path: &str, body: &str| {
+        let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let head = format!("{HOST}{}", bearer.unwrap_or_default());
+        ask_at(address, method, path, &head, body)
+    };
+    let [reads, other] = ["reads", "other"].map(|subject| issuer.token_of(subject));
+    let half = issuer.token_of("writes");
+    let writes = issuer.token(3_600, r#""sub":"writes","aud":"points""#);
+    for _ in 0..2 {
+        for (token, asked, sent) in [
+            (Some(&reads), 200, 401),
+            (Some(&writes), 200, 204),
+            (Some(&other), 401, 401),
+            (Some(&half), 401, 401),
+            (None, 401, 401),
+        ] {
+            let token = token.map(|token| &token[..]);
+            assert_eq!(ask(token, "GET", "/api/v1/labels", "").0, asked, "{token:?}");
+            assert_eq!(ask(token, "POST", "/write", "m,a=1 v=1 1").0, sent, "{token:?}");
+        }
+    }
+    let names = ask(Some(&reads), "GET", "/api/v1/label/__name__/values", "").1;
+    assert!(names.contains("\"m.v\"") || names.contains("\"m_v\""), "{names}");
+    place.revoke("writer token sub=writes,aud=points series");
+    place.until_heeded();
+    assert_eq!(ask(Some(&writes), "POST", "/write", "m,a=1 v=1 1").0, 401);
+    assert_eq!(ask(Some(&reads), "GET", "/api/v1/labels", "").0, 200);
+    issuer.change_key();
+    wait_until(|| ask(Some(&reads), "GET", "/api/v1/labels", "").0 == 401);
 }
 
 /// All that a client asks goes over one connection, whoever it is for: nothing of one is answered
