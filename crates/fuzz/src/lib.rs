@@ -26,7 +26,8 @@
 //! ## Not here
 //! Files on disk: each format has its own tests with flipped bits. The settings' file, which
 //! belongs to a program: its target stands in `fuzz/`, its corpus is read by `cli`'s tests.
-//! Read next: `decoders.rs`, `rights.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`, `record.rs`.
+//! Read next: `decoders.rs`, `rights.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`,
+//! `record.rs`.
 #![forbid(unsafe_code)]
 
 mod decoders;
