@@ -8,15 +8,19 @@
 
 mod common;
 
+use common::peer::Peer;
 use common::quotas::{quota, write_quotas};
 use common::*;
-use plinth_client::Database;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
+use plinth_client::{Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_server::{Limits, Server, ServerConfig, Source, TlsOptions};
+use plinth_series::SeriesStore;
+use plinth_server::{Limits, SeriesConfig, Server, ServerConfig, Source, TlsOptions};
+use plinth_types::rights::Grant;
 use plinth_types::{Error, Result};
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,6 +205,63 @@ fn a_quota_of_a_certificate_is_for_whoever_shows_it() {
     (0..3).for_each(|_| commit(&other).wait().unwrap());
     assert!(!waits.is_ready());
     assert_eq!([0, 1].map(|number| of(number, "bytes")), [50_001, 0]);
+}
+
+/// Points on lines come from whoever a grant is for, and that is told by certificates.
+#[test]
+fn a_grant_of_series_to_a_certificate_lets_it_send_lines_and_no_other() {
+    let env = Env::real();
+    let node = block_on(Node::in_memory(&env, NodeConfig::default())).unwrap();
+    let inside = Database::new(Arc::new(node.endpoint()));
+    let grants =
+        ["operator cert S.CN=nobody", "writer cert S.CN=till-7 series", "reader cert S.O=Shop"];
+    inside
+        .transact_blocking(|tr| {
+            tr.set_option(TransactionOption::AccessSystemKeys)?;
+            for text in grants {
+                let words: Vec<_> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+                tr.set(Grant::parse(&words)?.key(), b"\x01");
+            }
+            Ok(())
+        })
+        .unwrap_or_else(|error: Error| panic!("{error}"));
+    // Beyond the machine, since within it points are sent in the clear.
+    let at = Some(SocketAddr::from(([0, 0, 0, 0], 0)));
+    let series = SeriesConfig { resp: at, opentsdb: at, graphite: at, ..SeriesConfig::default() };
+    let config = ServerConfig { series, ..config(server_options()) };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let at = server.series_addresses();
+    let send = |to: Option<SocketAddr>, tls: &TlsOptions, text: &str| {
+        let here = SocketAddr::new(loopback().ip(), to.unwrap().port());
+        let below = block_on(env.sockets().connect(here)).unwrap();
+        let mut peer = Peer(block_on(plinth_tls::connect(&env, tls, below)).unwrap());
+        peer.send(text);
+        peer
+    };
+    wait_until(|| server.rights() == grants.len());
+    for (name, tls) in [("yes", client_options()), ("no", server_options())] {
+        let text = format!("+r.{name} a=1\r\n:1\r\n:1\r\n+SYNC\r\n");
+        let resp = send(at.resp, &tls, &text).until("\n");
+        // What makes no sense is answered, as nothing else is there.
+        let text = format!("put o.{name} 1 1 a=1\nnonsense\n");
+        let mut opentsdb = send(at.opentsdb, &tls, &text);
+        // Another certificate of the same authority's is another sender.
+        let is_taken = name == "yes";
+        let opentsdb = if is_taken { opentsdb.until("\n") } else { opentsdb.all() };
+        assert_eq!(resp.starts_with("+OK"), is_taken, "{resp}");
+        assert_eq!(resp.contains("permission_denied"), !is_taken, "{resp}");
+        assert_eq!(opentsdb.contains("permission_denied"), !is_taken, "{opentsdb}");
+    }
+    let graphite = send(at.graphite, &server_options(), "g.no;a=1 1 1\n").all();
+    assert!(graphite.contains("permission_denied"), "{graphite}");
+    block_on(server.stop());
+    let store = block_on(SeriesStore::open(&inside)).unwrap();
+    for (name, is_there) in [("yes", true), ("no", false)] {
+        for door in ["r", "o"] {
+            let series = block_on(store.existing(&format!("{door}.{name} a=1"))).unwrap();
+            assert_eq!(series.is_some(), is_there, "{door}.{name}");
+        }
+    }
 }
 
 #[test]
