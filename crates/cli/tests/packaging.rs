@@ -33,3 +33,19 @@ fn systemd_has_nothing_to_say_about_the_unit() {
         println!("skipped: systemd-analyze fails without a word about the unit: {text}");
     }
 }
+
+/// Nobody else on the machine reads what the server writes, however it was told to write it.
+#[test]
+fn the_units_keep_others_away() {
+    const BACKUPS: [&str; 2] = [
+        include_str!("../../../packaging/plinth-backup.service"),
+        include_str!("../../../packaging/plinth-backup-expire.service"),
+    ];
+    let has = |unit: &str, line: &str| unit.lines().any(|other| other == line);
+    for line in ["StateDirectory=plinth", "StateDirectoryMode=0700", "NoNewPrivileges=yes"] {
+        assert!(has(UNIT, line), "{line}");
+    }
+    for unit in BACKUPS.into_iter().chain([UNIT]) {
+        assert!(has(unit, "UMask=0077"), "{unit}");
+    }
+}
