@@ -22,9 +22,8 @@ use script::{Point, SECOND, is_near, labels, now, points, time, values};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// What a case is about that isn't here, as words of its expression.
-const EXPERIMENTAL: [&str; 16] = [
-    "limit_ratio",
+/// Words of what isn't here, and of whose expressions some are refused.
+const EXPERIMENTAL: [&str; 13] = [
     "info(",
     "fill(",
     "fill_left(",
@@ -38,17 +37,12 @@ const EXPERIMENTAL: [&str; 16] = [
     "range()",
     "start()",
     "end()",
-    "__type__",
-    "@st",
 ];
-const EXPERIMENTAL_FILES: [&str; 6] = [
-    "duration_expression",
-    "extended_vectors",
-    "fill-modifier",
-    "info",
-    "start_timestamps",
-    "type_and_unit",
-];
+const EXPERIMENTAL_FILES: [&str; 4] =
+    ["duration_expression", "extended_vectors", "fill-modifier", "info"];
+/// Words and files about what isn't here of series, and not of expressions, which are understood.
+const OF_SERIES: [&str; 2] = ["__type__", "@st"];
+const FILES_OF_SERIES: [&str; 2] = ["start_timestamps", "type_and_unit"];
 
 /// What a case is told to be that fails as it has to, in other words than Prometheus'.
 const OTHERWISE: &str = "other words: ";
@@ -70,14 +64,26 @@ struct Told {
     patterns: Vec<plinth_promql::Pattern>,
 }
 
+/// What an error's text has to have in it, and what it has to match.
+#[derive(Default, Debug)]
+struct Wording {
+    message: Option<String>,
+    pattern: Option<plinth_promql::Pattern>,
+}
+
+/// A pattern that is somewhere in a text.
+fn compiled(pattern: &str) -> plinth_promql::Pattern {
+    let pattern = plinth_promql::compiled(pattern.trim(), 1 << 20);
+    pattern.expect("a file has patterns that can be read")
+}
+
 impl Told {
     fn expect(&mut self, rest: &str) {
         self.is_any = Some(true);
         if let Some((_, message)) = rest.split_once("msg:") {
             self.messages.push(message.trim().to_string());
         } else if let Some((_, pattern)) = rest.split_once("regex:") {
-            let pattern = plinth_promql::compiled(pattern.trim(), 1 << 20);
-            self.patterns.push(pattern.expect("a file has patterns that can be read"));
+            self.patterns.push(compiled(pattern));
         }
     }
 
@@ -101,7 +107,7 @@ struct Case {
     first: i64,
     range: Option<(i64, i64)>,
     fails: bool,
-    message: Option<String>,
+    error: Wording,
     ordered: bool,
     warns: Told,
     informs: Told,
@@ -139,7 +145,7 @@ fn case(line: usize, head: &str) -> Option<Case> {
         first,
         range,
         fails: word == "eval_fail",
-        message: None,
+        error: Wording::default(),
         ordered: word == "eval_ordered",
         warns: told(word == "eval_warn"),
         informs: told(word == "eval_info"),
@@ -152,12 +158,14 @@ fn case(line: usize, head: &str) -> Option<Case> {
 impl Case {
     fn expect(&mut self, line: &str) {
         let rest = line.strip_prefix("expect ").unwrap_or_default();
-        let message =
-            |text: &str| text.split_once(':').map(|(_, message)| message.trim().to_string());
         match rest.split_whitespace().next() {
             Some("fail") => {
-                (self.fails, self.message) =
-                    (true, rest.contains("msg:").then(|| message(rest)).flatten())
+                self.fails = true;
+                if let Some((_, message)) = rest.split_once("msg:") {
+                    self.error.message = Some(message.trim().to_string());
+                } else if let Some((_, pattern)) = rest.split_once("regex:") {
+                    self.error.pattern = Some(compiled(pattern));
+                }
             }
             Some("warn") => self.warns.expect(rest),
             Some("no_warn") => self.warns.is_any = Some(false),
@@ -175,10 +183,14 @@ impl Case {
                 let known = |word: &str| time(word).expect("a range has times");
                 self.points = Some((known(words[3]), known(words[7])));
             }
-            _ => match line.strip_prefix("expected_fail_message") {
-                Some(text) => self.message = Some(text.trim().to_string()),
-                None if line.starts_with("expected_fail_regexp") => {}
-                None => self.lines.push(line.to_string()),
+            _ => match line.split_once(char::is_whitespace) {
+                Some(("expected_fail_message", text)) => {
+                    self.error.message = Some(text.trim().to_string());
+                }
+                Some(("expected_fail_regexp", pattern)) => {
+                    self.error.pattern = Some(compiled(pattern))
+                }
+                _ => self.lines.push(line.to_string()),
             },
         }
     }
@@ -200,11 +212,11 @@ impl Case {
     /// What is wrong with the answer.
     fn wrong(&self, memory: &Memory) -> Option<String> {
         let answer = match self.answer(memory) {
-            Err(_) if self.fails && self.message.is_none() => return None,
             Err(found) if self.fails => {
-                let wanted = self.message.clone().unwrap_or_default();
-                return (!found.contains(&wanted))
-                    .then(|| format!("{OTHERWISE}{found} instead of {wanted}"));
+                let is_it = self.error.message.as_ref().is_none_or(|wanted| found.contains(wanted))
+                    && self.error.pattern.as_ref().is_none_or(|wanted| wanted.is_match(&found));
+                let wanted = (&self.error.message, &self.error.pattern);
+                return (!is_it).then(|| format!("{OTHERWISE}{found} instead of {wanted:?}"));
             }
             Err(found) => return Some(found),
             Ok(answer) if self.fails => return Some(format!("{answer:?} instead of an error")),
@@ -330,13 +342,22 @@ fn run(name: &str, text: &str, tell: bool) -> Counts {
     counts
 }
 
+/// Whether a case that fails is about what isn't here: what is understood has to come to what it
+/// means, whatever stands in it.
+fn is_experimental(name: &str, expression: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| expression.contains(word));
+    let is_refused = || plinth_promql::parse(expression).is_err();
+    FILES_OF_SERIES.contains(&name)
+        || has(&OF_SERIES)
+        || (EXPERIMENTAL_FILES.contains(&name) || has(&EXPERIMENTAL)) && is_refused()
+}
+
 fn judge(name: &str, case: &Case, memory: &Memory, counts: &mut Counts, tell: bool) {
     let Some(why) = case.wrong(memory) else {
         counts.passed += 1;
         return;
     };
-    let is_experimental = EXPERIMENTAL_FILES.contains(&name)
-        || EXPERIMENTAL.iter().any(|word| case.expression.contains(word));
+    let is_experimental = is_experimental(name, &case.expression);
     match () {
         () if is_experimental => counts.experimental += 1,
         () if why.starts_with(OTHERWISE) => counts.otherwise += 1,

@@ -108,12 +108,13 @@ pub enum Aggregation {
     Quantile,
     CountValues,
     Limitk,
+    LimitRatio,
 }
 
 impl Aggregation {
     /// Whether it gives some of the series, and not one of many.
     pub fn picks(self) -> bool {
-        matches!(self, Self::Topk | Self::Bottomk | Self::Limitk)
+        matches!(self, Self::Topk | Self::Bottomk | Self::Limitk | Self::LimitRatio)
     }
 }
 

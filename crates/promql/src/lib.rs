@@ -32,7 +32,7 @@
 //!
 //! ## Not here
 //! HTTP and JSON (`series`). What keeps histograms: a [`Source`] gives them or has none. Functions
-//! of Prometheus that are experimental and change more than themselves: `info`, `limit_ratio`,
+//! of Prometheus that are experimental and change more than themselves: `info`,
 //! `histogram_quantiles`, fill modifiers, `anchored` and `smoothed`, arithmetic in durations, the
 //! times at which counters began.
 //! Read next: `ast.rs`, `parse.rs`, `eval/mod.rs`, then `histogram/mod.rs`.

@@ -576,7 +576,7 @@ pub fn nanoseconds(seconds: f64) -> Option<i64> {
     (milliseconds.abs() < 9.2e12).then(|| milliseconds as i64 * 1_000_000)
 }
 
-const AGGREGATIONS: [(&str, Aggregation); 13] = [
+const AGGREGATIONS: [(&str, Aggregation); 14] = [
     ("sum", Aggregation::Sum),
     ("avg", Aggregation::Avg),
     ("min", Aggregation::Min),
@@ -590,6 +590,7 @@ const AGGREGATIONS: [(&str, Aggregation); 13] = [
     ("quantile", Aggregation::Quantile),
     ("count_values", Aggregation::CountValues),
     ("limitk", Aggregation::Limitk),
+    ("limit_ratio", Aggregation::LimitRatio),
 ];
 
 impl Aggregation {
@@ -601,6 +602,6 @@ impl Aggregation {
     /// Whether it takes something before the series.
     pub fn has_param(self) -> bool {
         use Aggregation::*;
-        matches!(self, Topk | Bottomk | Quantile | CountValues | Limitk)
+        matches!(self, Topk | Bottomk | Quantile | CountValues | Limitk | LimitRatio)
     }
 }

@@ -52,7 +52,7 @@ const SERIES: [&str; 38] = [
 ];
 
 /// What is told beside the values of expressions, in Prometheus' words.
-const TOLD: [(&str, &str); 30] = [
+const TOLD: [(&str, &str); 33] = [
     ("rate(up_total[5m])", ""),
     ("rate(nothing[5m])", ""),
     (
@@ -71,6 +71,15 @@ const TOLD: [(&str, &str); 30] = [
         "histogram_quantile(0.5, gauge)",
         "PromQL warning: bucket label \"le\" is missing or has a malformed value of \"\" (1:25)",
     ),
+    (
+        "count(limit_ratio(1.5, gauge))",
+        "PromQL warning: ratio value should be between -1 and 1, got 1.5, capping to 1 (1:19)",
+    ),
+    (
+        "count(limit_ratio(-1e21, gauge))",
+        "PromQL warning: ratio value should be between -1 and 1, got -1e+21, capping to -1 (1:19)",
+    ),
+    ("limit_ratio(-1, took)", ""),
     ("rate(took[5m])", ""),
     ("sum(took) == sum(took)", ""),
     ("increase(swapped[11m])", ""),

@@ -211,7 +211,50 @@ pub(super) fn wrong_counts(params: &[f64]) -> Option<String> {
     }
 }
 
-/// Some series of each group, so many a step: the largest, the smallest, any.
+/// The values of a group at a step that an aggregation gives, of those that are there.
+fn picked(op: Aggregation, param: f64, values: &mut Vec<(f64, usize)>, columns: &[Column]) {
+    match op {
+        // What is no number comes last in both.
+        Aggregation::Topk => values.sort_by(|a, b| ascending(b.0, a.0)),
+        Aggregation::Bottomk => {
+            values.sort_by(|a, b| a.0.is_nan().cmp(&b.0.is_nan()).then(ascending(a.0, b.0)));
+        }
+        Aggregation::LimitRatio => {
+            return values.retain(|(_, place)| is_within(param, &columns[*place].labels));
+        }
+        _ => {}
+    }
+    let count = if param < 1.0 || param.is_nan() { 0 } else { param as usize };
+    values.truncate(count);
+}
+
+/// Whether a series is of those that make this part of all; where the part is negative, of those
+/// that the rest of one doesn't have.
+fn is_within(ratio: f64, labels: &Labels) -> bool {
+    let place = place_among_all(labels);
+    if ratio < 0.0 { place >= 1.0 + ratio.max(-1.0) } else { place < ratio }
+}
+
+/// A number from 0 on and below 1, always the same for the same labels, and even over many.
+///
+/// It has 32 bits, so that none lies between a ratio and what is left of one without the other,
+/// which may differ in their last digit.
+fn place_among_all(labels: &Labels) -> f64 {
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for (name, value) in labels.iter() {
+        // No UTF-8 has the byte that ends a text.
+        for byte in name.bytes().chain([0xff]).chain(value.bytes()).chain([0xff]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+        }
+    }
+    // The last bytes have reached few of the upper bits.
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (hash >> 32) as f64 / 4_294_967_296.0
+}
+
+/// Some series of each group, so many a step: the largest, the smallest, any, or a part of them.
 pub(super) fn some(
     op: Aggregation,
     (columns, groups): (&[Column], &[Group]),
@@ -226,21 +269,8 @@ pub(super) fn some(
             let values = places.iter().map(|place| (columns[*place].cells[step], *place));
             let mut values: Vec<(f64, usize)> =
                 values.filter(|(value, _)| !is_absent(*value)).collect();
-            let count = if *param < 1.0 || param.is_nan() {
-                0
-            } else {
-                (*param as usize).min(values.len())
-            };
-            match op {
-                // What is no number comes last in both.
-                Aggregation::Topk => values.sort_by(|a, b| ascending(b.0, a.0)),
-                Aggregation::Bottomk => {
-                    values
-                        .sort_by(|a, b| a.0.is_nan().cmp(&b.0.is_nan()).then(ascending(a.0, b.0)));
-                }
-                _ => {}
-            }
-            for (value, place) in &values[..count] {
+            picked(op, *param, &mut values, columns);
+            for (value, place) in &values {
                 let column = &columns[*place];
                 let kept = kept[*place].get_or_insert_with(|| {
                     order.push(*place);
@@ -328,5 +358,43 @@ fn written(value: f64) -> String {
         f64::INFINITY => "+Inf".to_string(),
         f64::NEG_INFINITY => "-Inf".to_string(),
         value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ratio gives so many of the series, and what is left of one without it the others,
+    /// whichever way they are rounded.
+    #[test]
+    fn a_part_of_all_and_the_rest_are_all() {
+        let names = |number: usize| [(NAME, "up".to_string()), ("host", format!("host-{number}"))];
+        let all: Vec<Labels> =
+            (0..4000).map(|number| names(number).into_iter().collect()).collect();
+        for percent in 0..=100 {
+            let ratio = f64::from(percent) / 100.0;
+            let mut count = 0;
+            for labels in &all {
+                let is_in = is_within(ratio, labels);
+                assert_ne!(
+                    is_in,
+                    is_within(ratio - 1.0, labels) && percent < 100,
+                    "{ratio} {labels}"
+                );
+                count += usize::from(is_in);
+            }
+            assert!(count.abs_diff(percent as usize * 40) < 160, "{count} of 4000 for {ratio}");
+        }
+    }
+
+    /// A server that begins again, or another one, gives the same series.
+    #[test]
+    fn a_series_keeps_its_place_among_all() {
+        let labels: Labels = [(NAME, "up"), ("host", "a")].into_iter().collect();
+        let other: Labels = [(NAME, "up"), ("hosta", "")].into_iter().collect();
+        assert_eq!(place_among_all(&labels), 0.361_437_530_489_638_45);
+        assert_ne!(place_among_all(&labels), place_among_all(&other));
+        assert!(place_among_all(&Labels::default()) < 1.0);
     }
 }

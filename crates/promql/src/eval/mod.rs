@@ -346,8 +346,10 @@ impl<'a, S: Source> Evaluator<'a, S> {
                     )
                     .map_err(|TooMuch| Error::Asked(self.too_much()))
                 }
-                (_, Some((Value::Scalar(params), _))) => {
-                    if let Some(why) = aggregate::wrong_counts(&params) {
+                (op, Some((Value::Scalar(params), span))) => {
+                    if op == Aggregation::LimitRatio {
+                        self.check_ratios(&params, span)?;
+                    } else if let Some(why) = aggregate::wrong_counts(&params) {
                         return Err(Error::Execution(why));
                     }
                     Ok(aggregate::some(aggregate.op, (&columns, &groups), &params, steps.count))
@@ -380,6 +382,22 @@ impl<'a, S: Source> Evaluator<'a, S> {
             let found = crate::format_value(q);
             self.told.warn(format!("quantile value should be between 0 and 1, got {found}"), span);
         }
+    }
+
+    fn check_ratios(&mut self, params: &[f64], span: &Range<usize>) -> Result<(), Error<S::Error>> {
+        if params.iter().any(|param| param.is_nan()) {
+            return Err(Error::Execution("Ratio value is NaN".to_string()));
+        }
+        let most = params.iter().copied().fold(0.0, f64::max);
+        let least = params.iter().copied().fold(0.0, f64::min);
+        for (found, bound) in [(most, 1.0), (least, -1.0)] {
+            if found.abs() > 1.0 {
+                let found = crate::format_value(found);
+                let why = "ratio value should be between -1 and 1";
+                self.told.warn(format!("{why}, got {found}, capping to {bound}"), span);
+            }
+        }
+        Ok(())
     }
 
     /// When a selector looks, and how far back.
