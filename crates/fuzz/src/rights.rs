@@ -94,17 +94,16 @@ pub(crate) fn tokens(bytes: &[u8]) {
                 assert!(time("nbf").is_none_or(|from| from < NOW as f64 + 1.0), "{claims}");
             }
         }
-        Some((_, keys)) => {
-            if is_believed(keys, signed(HEADER.as_bytes(), CLAIMS.as_bytes()).as_bytes()) {
-                let (set, x) = (json(keys), public());
-                let is_it = |key: &Value| {
-                    key["kid"] == "e" && key["x"] == x.as_str() && key.get("d").is_none()
-                };
-                let keys = set["keys"].as_array();
-                assert!(keys.is_some_and(|keys| keys.iter().any(is_it)), "{set}");
-            }
+        Some((_, keys))
+            if is_believed(keys, signed(HEADER.as_bytes(), CLAIMS.as_bytes()).as_bytes()) =>
+        {
+            let (set, x) = (json(keys), public());
+            let is_it =
+                |key: &Value| key["kid"] == "e" && key["x"] == x.as_str() && key.get("d").is_none();
+            let keys = set["keys"].as_array();
+            assert!(keys.is_some_and(|keys| keys.iter().any(is_it)), "{set}");
         }
-        None => {}
+        Some(_) | None => {}
     }
 }
 

@@ -190,6 +190,40 @@ fn ranges_have_a_value_a_step() {
     );
 }
 
+/// They were none, and the answer a good one.
+#[test]
+fn values_of_a_label_with_any_name_are_found() {
+    let store = store();
+    let series = block_on(store.series(r"m la\ bel=x größe=m a_b.c=y")).unwrap();
+    series.append(599_000_000_000, 1).unwrap();
+    for (name, value) in [
+        ("la%20bel", "x"),
+        ("U__la_20_bel", "x"),
+        ("gr%C3%B6%C3%9Fe", "m"),
+        ("U__gr_f6__df_e", "m"),
+        ("U__a__b_2e_c", "y"),
+    ] {
+        let path = format!("label/{name}/values");
+        assert_eq!(data(&store, &path, ""), format!("[\"{value}\"]"), "{name}");
+    }
+    for condition in ["la bel=\"x\"", "größe=\"m\"", "a_b.c=\"y\"", "la bel=~\"x|y\""] {
+        let (label, rest) = condition.split_once('=').unwrap();
+        let found = vector(&store, &format!("count({{\"{label}\"={rest}}})"));
+        assert_eq!(found, "{},1", "{condition}");
+    }
+}
+
+#[test]
+fn a_time_may_be_said_from_now_on_back() {
+    let store = store();
+    let at = |time: &str| data(&store, "query", &format!("query=time()&time={time}"));
+    assert!(at("now-1m").contains("\"540\""), "{}", at("now-1m"));
+    assert_eq!(at("now"), at("600"));
+    assert_eq!(at("1970-01-01T00:09:00Z"), at("now-60s"));
+    let (status, text) = ask(&store, "query", "query=1&time=yesterday");
+    assert!(status == 400 && text.contains("now-1h"), "{text}");
+}
+
 #[test]
 fn labels_and_series_are_listed() {
     let store = store();

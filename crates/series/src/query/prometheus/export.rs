@@ -8,7 +8,7 @@
 use super::super::numbers;
 use super::answer::metric;
 use super::source::labels_of;
-use super::{Failure, Parameters, failed, form_pairs, missing, selected};
+use super::{Failure, Parameters, failed, missing, selected, wall_clock};
 use crate::query::{QueryResult, pause};
 use crate::store::{Found, PointStream, SeriesStore, Share};
 use crate::tree::Direction;
@@ -38,7 +38,7 @@ impl Export {
     /// # Errors
     /// A status, and JSON that says what is wrong.
     pub async fn begin(store: &SeriesStore, encoded: &[&[u8]]) -> Result<Self, (u16, String)> {
-        let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
+        let parameters = Parameters::of(encoded, wall_clock(store));
         Self::of(store, &parameters).await.map_err(failed)
     }
 

@@ -10,23 +10,25 @@ mod asked;
 mod exemplars;
 mod export;
 mod histograms;
+mod parameters;
 mod read;
 mod source;
 mod tree;
 mod tsdb;
 
 pub use export::Export;
+pub use parameters::form_pairs;
 pub use read::{ChunkStream, RemoteRead};
 
-use crate::name::plain;
+use crate::name::{plain, written};
 use crate::store::Found;
 use crate::store::{Listing, SeriesStore};
-use crate::time::{duration, parse_moment};
 use answer::{Reply, metric};
+use parameters::{Parameters, label_of};
 use plinth_env::sync::{First, race};
 use plinth_promql::ast::Node;
 use plinth_promql::{
-    Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, Row, nanoseconds, parse_selector,
+    Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, Row, parse_selector,
 };
 use serde_json::{Value as Json, json};
 use source::find;
@@ -88,10 +90,6 @@ fn fixed_answer(path: &str) -> Option<Json> {
     }
 }
 
-fn label_of(path: &str) -> Option<&str> {
-    path.strip_prefix("label/")?.strip_suffix("/values")
-}
-
 /// Answers a request whose path is Prometheus': the status and JSON. `encoded` are the URL's
 /// parameters and the body's, `now` is nanoseconds since 1970.
 pub async fn prometheus(
@@ -100,7 +98,7 @@ pub async fn prometheus(
     encoded: &[&[u8]],
     now: i64,
 ) -> (u16, String) {
-    let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
+    let parameters = Parameters::of(encoded, now);
     let path = path.strip_prefix("/api/v1/").unwrap_or_default();
     let reply = match path {
         "query" | "query_range" => query(store, path == "query_range", &parameters, now).await,
@@ -119,8 +117,8 @@ pub async fn prometheus(
         path => match fixed_answer(path) {
             Some(data) => Ok(Reply::of(&data)),
             None => {
-                let values =
-                    label_values(store, label_of(path).unwrap_or_default(), &parameters).await;
+                let label = label_of(path).unwrap_or_default();
+                let values = label_values(store, &label, &parameters).await;
                 values.and_then(|values| limited(values, &parameters))
             }
         },
@@ -165,80 +163,6 @@ fn failed(failure: Failure) -> (u16, String) {
 
 fn missing(name: &str) -> Failure {
     Failure::Asked(format!("parameter `{name}` is missing"))
-}
-
-/// What was sent, decoded.
-struct Parameters(Vec<(String, String)>);
-
-impl Parameters {
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
-    }
-
-    fn needed(&self, name: &str) -> Result<&str, Failure> {
-        self.get(name).ok_or_else(|| missing(name))
-    }
-
-    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
-    }
-
-    fn time(&self, name: &str) -> Result<Option<i64>, Failure> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        let wrong = || {
-            Failure::Asked(format!("parameter `{name}`: seconds since 1970 or RFC 3339 expected"))
-        };
-        time(text).map(Some).ok_or_else(wrong)
-    }
-
-    /// Nanoseconds, more than none.
-    fn duration(&self, name: &str) -> Result<Option<i64>, Failure> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        let found = match text.parse::<f64>() {
-            Ok(seconds) => nanoseconds(seconds),
-            Err(_) => duration(text),
-        };
-        let found = found.filter(|duration| *duration > 0);
-        let wrong = || {
-            let wanted = "seconds or a duration such as 15s expected, more than 0";
-            Failure::Asked(format!("parameter `{name}`: {wanted}"))
-        };
-        found.map(Some).ok_or_else(wrong)
-    }
-}
-
-/// The names and values of a form, or of what stands in a URL behind the question mark.
-pub fn form_pairs(text: &[u8]) -> Vec<(String, String)> {
-    let plain = |text: &[u8]| {
-        let (mut bytes, mut rest) = (Vec::new(), text);
-        while let [first, tail @ ..] = rest {
-            rest = tail;
-            let hex = |byte: &u8| (*byte as char).to_digit(16).map(|digit| digit as u8);
-            bytes.push(match (first, tail) {
-                (b'+', _) => b' ',
-                (b'%', [high, low, after @ ..]) if hex(high).is_some() && hex(low).is_some() => {
-                    rest = after;
-                    hex(high).unwrap_or(0) * 16 + hex(low).unwrap_or(0)
-                }
-                _ => *first,
-            });
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    let pairs = text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
-    let pair = |pair: &[u8]| {
-        let mut parts = pair.splitn(2, |byte| *byte == b'=');
-        (plain(parts.next().unwrap_or_default()), plain(parts.next().unwrap_or_default()))
-    };
-    pairs.map(pair).collect()
-}
-
-/// Nanoseconds of seconds since 1970, or of RFC 3339.
-fn time(text: &str) -> Option<i64> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return nanoseconds(seconds);
-    }
-    parse_moment(text, None)
 }
 
 /// An expression that is asked about, not evaluated.
@@ -382,11 +306,14 @@ async fn label_values(
         let metrics: BTreeSet<_> = metrics.iter().map(|metric| plain(metric)).collect();
         return Ok(metrics.into_iter().map(Json::from).collect());
     }
-    let mut values = BTreeSet::new();
+    let (mut values, tags) = (BTreeSet::new(), written(label));
     for metric in metrics {
-        let found = listed(store, Listing::Values { metric, tag: label.to_string() }).await?;
-        values.extend(found.iter().map(|value| plain(value).into_owned()));
-        bounded(values.len())?;
+        for tag in &tags {
+            let (metric, tag) = (metric.clone(), tag.clone());
+            let found = listed(store, Listing::Values { metric, tag }).await?;
+            values.extend(found.iter().map(|value| plain(value).into_owned()));
+            bounded(values.len())?;
+        }
         super::pause().await;
     }
     Ok(values.into_iter().map(Json::from).collect())
@@ -407,10 +334,15 @@ fn bounded(count: usize) -> Result<(), Failure> {
     Err(Failure::Asked(format!("there are more than {MAX_LISTED}; name series by match[]")))
 }
 
+/// Nanoseconds since 1970.
+fn wall_clock(store: &SeriesStore) -> i64 {
+    i64::try_from(store.env().wall_clock().as_nanos()).unwrap_or(i64::MAX)
+}
+
 /// Deletes series as Prometheus' administrators do: those that `match[]` names, from `start` to
 /// `end`, both included, or whole without either. Gives a status, and JSON if something is wrong.
 pub async fn delete_series(store: &SeriesStore, encoded: &[&[u8]]) -> (u16, String) {
-    let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
+    let parameters = Parameters::of(encoded, wall_clock(store));
     match try_delete(store, &parameters).await {
         Ok(()) => (204, String::new()),
         Err(failure) => failed(failure),

@@ -378,7 +378,9 @@ async fn find_until(
         let values = matcher.only_values().filter(|values| values.len() <= MAX_LOOKED_UP)?;
         let values = values.into_iter().map(|value| (!value.is_empty()).then(|| written(value)));
         let values: Option<Vec<Vec<String>>> = values.collect();
-        Some((matcher.label.clone(), values?.concat()))
+        // One that may be written in several ways is compared.
+        let label = written(&matcher.label);
+        Some((<[String; 1]>::try_from(label).ok()?.concat(), values?.concat()))
     };
     let tags: Vec<(String, Vec<String>)> = others.iter().filter_map(exactly).collect();
     let fits = |found: &Found| {
