@@ -143,6 +143,18 @@ pub struct Answer {
     pub warnings: Vec<String>,
     /// What may have been meant otherwise.
     pub infos: Vec<String>,
+    /// What it took.
+    pub took: Took,
+}
+
+/// What an expression took.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Took {
+    /// Points that were looked at, once for each step that looks at them; a bucket of a rollup is
+    /// one.
+    pub points: u64,
+    /// Values that were held, of the answer and on the way to it.
+    pub values: usize,
 }
 
 /// The kinds of values.

@@ -214,6 +214,28 @@ fn values_of_a_label_with_any_name_are_found() {
 }
 
 #[test]
+fn what_a_query_took_is_told_if_asked_for() {
+    let store = store();
+    let of = |form: &str| -> serde_json::Value {
+        serde_json::from_str(&data(&store, "query", form)).unwrap()
+    };
+    assert!(of("query=cpu.user").get("stats").is_none());
+    assert!(of("query=cpu.user&stats=").get("stats").is_none());
+    let plain = of("query=cpu.user&stats=all");
+    assert_eq!(plain["stats"]["samples"]["totalQueryableSamples"], 1, "{plain}");
+    let counted = of("query=count_over_time(cpu.user[10m])&stats=1");
+    let points = &counted["result"][0]["value"][1];
+    let looked_at = &counted["stats"]["samples"]["totalQueryableSamples"];
+    assert_eq!(points.as_str().unwrap(), looked_at.to_string(), "{counted}");
+    assert!(counted["stats"]["timings"]["execTotalTime"].as_f64().is_some_and(|time| time >= 0.0));
+    let (most, more) = (10_999, 11_000);
+    let ask = |end| ask(&store, "query_range", &format!("query=1&start=0&end={end}&step=1"));
+    assert_eq!(ask(most).0, 200);
+    let (status, text) = ask(more);
+    assert!(status == 400 && text.contains("1 to 11000 steps, not 11001"), "{text}");
+}
+
+#[test]
 fn a_time_may_be_said_from_now_on_back() {
     let store = store();
     let at = |time: &str| data(&store, "query", &format!("query=time()&time={time}"));

@@ -24,7 +24,7 @@ use crate::annotations::Annotations;
 use crate::ast::{Aggregate, Aggregation, At, Binary, Expr, Node, Shift, Type};
 use crate::labels::Labels;
 use crate::source::Source;
-use crate::{Answer, Answered, Error, Options, Row};
+use crate::{Answer, Answered, Error, Options, Row, Took};
 use binary::Unmet;
 use column::{Cell, Column, SAME_LABELSET, has_twins, merged};
 use native::operate::{Notes, TooMuch};
@@ -156,7 +156,8 @@ impl<'a, S: Source> Evaluator<'a, S> {
             }
         };
         let (warnings, infos) = self.told.told(text);
-        Ok(Answer { value, warnings, infos })
+        let took = Took { points: self.visits, values: self.cells };
+        Ok(Answer { value, warnings, infos, took })
     }
 
     /// Counts values that come to be held.

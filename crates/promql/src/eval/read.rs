@@ -116,6 +116,8 @@ impl<S: Source> Evaluator<'_, S> {
                     }
                     None => self.last_of_points(labels, rest, reading, asks_time).await?,
                 };
+                let is_there = |cell: &&f64| cell.to_bits() != ABSENT.to_bits();
+                self.visits += column.cells.iter().filter(is_there).count() as u64;
                 if !column.is_empty() {
                     if reading.is_fixed {
                         column.cells.resize(steps.count, ABSENT);

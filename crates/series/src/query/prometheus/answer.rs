@@ -5,10 +5,11 @@
 //! no number; a histogram has its count, its sum and a list of its buckets.
 
 use plinth_promql::{
-    Answered, Bucket, Histogram, Labels, Row, Sample, Value, format_value, put_value,
+    Answered, Bucket, Histogram, Labels, Row, Sample, Took, Value, format_value, put_value,
 };
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
+use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
 const MILLISECOND: i64 = 1_000_000;
@@ -67,6 +68,25 @@ pub(super) fn data(value: &Answered, time: i64) -> String {
     };
     let _ = write!(text, r#","resultType":"{kind}"}}"#);
     text
+}
+
+/// Puts what an answer took into its data, as Prometheus names it. It evaluates while it reads and
+/// sorts, and waits in no queue, so that one time is all that there is to say.
+pub(super) fn put_stats(data: &mut String, took: Took, time: Duration) {
+    let time = time.as_secs_f64();
+    let stats = json!({
+        "timings": {
+            "evalTotalTime": time,
+            "execQueueTime": 0.0,
+            "execTotalTime": time,
+            "innerEvalTime": time,
+            "queryPreparationTime": 0.0,
+            "resultSortTime": 0.0,
+        },
+        "samples": { "totalQueryableSamples": took.points, "peakSamples": took.values },
+    });
+    data.pop();
+    let _ = write!(data, r#","stats":{stats}}}"#);
 }
 
 fn put_value_of(text: &mut String, labels: &Labels, value: &Value, time: i64) {

@@ -184,6 +184,7 @@ async fn query(
     let timeout = parameters.duration("timeout")?.and_then(|timeout| u64::try_from(timeout).ok());
     let timeout = timeout.map_or(TIMEOUT, |timeout| Duration::from_nanos(timeout).min(TIMEOUT));
     let source = StoreSource::new(store, timeout);
+    let begun = store.env().now();
     let time = parameters.time("time")?.unwrap_or(now);
     let evaluated = async {
         match is_range {
@@ -213,7 +214,10 @@ async fn query(
             return Err(Failure::Asked(why));
         }
     }
-    let data = answer::data(&answer.value, time);
+    let mut data = answer::data(&answer.value, time);
+    if parameters.get("stats").is_some_and(|stats| !stats.is_empty()) {
+        answer::put_stats(&mut data, answer.took, store.env().now().saturating_sub(begun));
+    }
     Ok(Reply { data, warnings: answer.warnings, infos: answer.infos })
 }
 
