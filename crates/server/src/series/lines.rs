@@ -60,6 +60,7 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, call
         known: Known::default(),
         is_gone: false,
         is_new: true,
+        said: 0,
     };
     if connection.taker.is_some() {
         // Who made room for another goes at once, whatever it waits for: what cannot be saved now
@@ -98,6 +99,19 @@ fn may_be_http(bytes: &[u8]) -> bool {
     VERBS.iter().any(|verb| verb.starts_with(bytes) || bytes.starts_with(verb))
 }
 
+/// So far into what a connection says it may turn out to be a request of HTTP.
+const HEAD: usize = 16 << 10;
+
+/// Whether a line names a host, as each request of HTTP has one that does, whatever its verb. What
+/// has more behind it is a point of Graphite's.
+fn names_host(bytes: &[u8]) -> bool {
+    bytes.split_inclusive(|byte| *byte == b'\n').any(|line| {
+        let Some((name, host)) = line.split_at_checked(b"host:".len()) else { return false };
+        let is_whole = line.ends_with(b"\n") && !host.trim_ascii().contains(&b' ');
+        is_whole && name.eq_ignore_ascii_case(b"host:")
+    })
+}
+
 /// Who is at the other side.
 fn identity(stream: &Stream, met: &Identity) -> Identity {
     let certificate = stream.peer_certificate().map(Arc::from);
@@ -130,9 +144,16 @@ struct Connection {
     is_gone: bool,
     /// It is not known yet whether this is a request of HTTP.
     is_new: bool,
+    /// Bytes that it has said.
+    said: usize,
 }
 
 impl Connection {
+    /// Whether what it says now is a request of HTTP.
+    fn speaks_http(&self, bytes: &[u8]) -> bool {
+        self.is_new && is_http(bytes) || self.said < HEAD && names_host(bytes)
+    }
+
     /// Takes points in until the sender has said all or is gone, the store fails, or the server
     /// stops. What went wrong is among the last replies.
     async fn receive_all(&mut self, hub: &Hub, caller: &Caller) {
@@ -155,19 +176,22 @@ impl Connection {
                     return;
                 }
                 First::Right(Received::Bytes(buffer, len, _))
+                    if self.speaks_http(&buffer[..len]) =>
+                {
+                    events::http_on_lines(self.stream.peer_address());
+                    BUFFER.set(buffer);
+                    return;
+                }
+                First::Right(Received::Bytes(buffer, len, _))
                     if self.is_new && may_be_http(&buffer[..len]) =>
                 {
-                    if is_http(&buffer[..len]) {
-                        events::http_on_lines(self.stream.peer_address());
-                        BUFFER.set(buffer);
-                        return;
-                    }
                     self.held.extend_from_slice(&buffer[..len]);
                     BUFFER.set(buffer);
                     caller.heard(hub.env.now(), false, true);
                 }
                 First::Right(Received::Bytes(buffer, len, was_held)) => {
                     self.is_new = false;
+                    self.said = self.said.saturating_add(len - was_held);
                     if let Some(payer) = self.payer(hub) {
                         payer.pay(len - was_held);
                     }
