@@ -467,6 +467,8 @@ scrape_configs:
         "job=native path=/ 0.8408964152537145",
     );
     classic_series_are_taken_as_asked(&server);
+    // Each target is asked in its own time.
+    until(&server, "seen_total", "job=text 3");
     let asked = text.asked.lock().unwrap().clone();
     let first = "accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
                  encoding=delimited;q=0.8,application/openmetrics-text;";
