@@ -468,7 +468,7 @@ scrape_configs:
     );
     classic_series_are_taken_as_asked(&server);
     // Each target is asked in its own time.
-    until(&server, "seen_total", "job=text 3");
+    until(&server, "sum by (job) (seen_total)", "job=text 3");
     let asked = text.asked.lock().unwrap().clone();
     let first = "accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
                  encoding=delimited;q=0.8,application/openmetrics-text;";
