@@ -150,7 +150,7 @@ impl Pace {
         let rows = backpressure::look_at_memory(&leader.replica);
         leader.replica.health.refusals.tick(now);
         leader.replica.health.note_damage(leader.replica.damage(), now);
-        self.queued = (self.queued.0 + leader.queue.depth().1 as u64, self.queued.1 + 1);
+        self.queued = (self.queued.0 + leader.queue.pressing() as u64, self.queued.1 + 1);
         if now >= self.looked + LOOK || self.rules_read.is_none() {
             self.looked = now;
             if self.rules_read.is_none_or(|then| now >= then + RULES) {

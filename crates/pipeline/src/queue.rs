@@ -6,27 +6,59 @@
 //! `commit_proxy_memory_limit_exceeded`, which clients retry with a long back-off.
 //!
 //! Nobody who waits here knows of the others' fates, so any order is as good as that of arrival. A
-//! transaction of megabytes keeps the log busy for as long as hundreds of small ones do. So those
-//! have batches of their own, one each, and while small ones wait, too, they take turns: of the
-//! large ones that wait, whoever has little to commit waits for one at most, besides those that are
-//! on their way to the disk.
+//! transaction of megabytes keeps the log busy for as long as hundreds of small ones do. So large
+//! ones have batches of their own, and take turns with small ones, if there are any, by bytes:
+//! behind a batch of large ones as many batches of small ones go as would have kept the log busy as
+//! long. Whoever has little to commit then meets large ones rarely, and few at a time.
+//!
+//! ```text
+//!   small  s s s s      s s s s ... s s s s      s s s ...      a batch counts as 64 KiB at least
+//!   large          LLLL                     LLLL                one of megabytes, or several of a megabyte together
+//!                       <- as many bytes -->
+//! ```
+//!
+//! Small ones come for as long as some wait or are on their way, and a moment longer: who commits
+//! again as soon as he was answered needs that to come back. However seldom they do, twenty
+//! megabytes of large ones go in a second. Where there are none, large ones go one behind the
+//! other. Where there are, few megabytes of large ones may wait, so that small ones are soon alone
+//! again; and nobody else is held back for what waits for its turn.
 
 use crate::batch_lock::lock;
 use crate::failure::{NodeError, NodeResult};
+use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, Unanswered};
-use plinth_env::sync::Signal;
+use plinth_env::sync::{Signal, race};
 use plinth_types::{CommitReply, CommitRequest, Error, limits};
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// Bytes of waiting transactions beyond which new ones are refused.
 const QUEUE_BYTES: usize = 256 << 20;
+
+/// Bytes of large ones beyond which more of those are refused while they share the log with small
+/// ones: what waits there is what the small ones meet, however long nobody adds to it.
+const SHARED_BYTES: usize = 32 << 20;
 
 /// Bytes of transactions after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Bytes from which on a transaction is a large one.
-const LARGE_BYTES: usize = 1 << 20;
+const LARGE_BYTES: usize = 128 << 10;
+
+/// Bytes of large transactions that share a batch at most.
+const LARGE_BATCH_BYTES: usize = 1 << 20;
+
+/// What a batch of small transactions counts as, if it has fewer bytes: a sync takes its time
+/// whatever there is to sync.
+const BATCH_COUNTS_AS: usize = 64 << 10;
+
+/// For how long small transactions are expected behind those that were there.
+const EXPECTED: Duration = Duration::from_millis(10);
+
+/// Bytes of large transactions that go in a second at least, however seldom small ones come that
+/// are to have had their turn.
+const LARGE_RATE: u32 = 20 << 20;
 
 /// A transaction and whoever waits for its fate.
 pub(crate) struct Submitted {
@@ -61,6 +93,11 @@ impl Answer {
         self.tell(result);
     }
 
+    /// Whether it is a client's who doesn't wait for it any more.
+    fn is_given_up(&self) -> bool {
+        matches!(&self.0, Some(To::Client(promise)) if promise.is_cancelled())
+    }
+
     fn tell(&mut self, result: NodeResult<CommitReply>) {
         match self.0.take() {
             Some(To::Client(promise)) => promise.send(result.map_err(Error::from)),
@@ -86,7 +123,7 @@ impl Drop for Answer {
 
 /// What the reader of the queue gets.
 pub(crate) enum Work {
-    /// Transactions; at least one. `is_long`: one alone, behind whose bytes those of the batch
+    /// Transactions; at least one. `is_long`: large ones, behind whose bytes those of the batch
     /// before should not have to wait for the disk.
     Batch { batch: Vec<Submitted>, is_long: bool },
     /// Nothing to commit, but time for the chores (move the window, extend the lease).
@@ -97,15 +134,14 @@ pub(crate) enum Work {
 
 #[derive(Default)]
 struct State {
-    /// Those that share batches, in order of arrival.
+    /// In order of arrival.
     small: VecDeque<Submitted>,
-    /// Those of which each has one for itself, in order of arrival.
+    /// Those that have batches of their own, in order of arrival.
     large: VecDeque<Submitted>,
-    /// The last batch was one of those.
-    large_was_last: bool,
-    /// Of all of them.
-    bytes: usize,
-    /// The most bytes since somebody asked.
+    turns: Turns,
+    small_bytes: usize,
+    large_bytes: usize,
+    /// The most bytes that have pressed since somebody asked.
     peak: usize,
     chores: bool,
     closed: bool,
@@ -118,35 +154,131 @@ impl State {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// Where a transaction of this size waits.
-    fn among(&mut self, bytes: usize) -> &mut VecDeque<Submitted> {
-        if bytes >= LARGE_BYTES { &mut self.large } else { &mut self.small }
+    /// Where a transaction of this size waits, beside how many bytes.
+    fn among(&mut self, bytes: usize) -> (&mut VecDeque<Submitted>, &mut usize) {
+        match bytes >= LARGE_BYTES {
+            true => (&mut self.large, &mut self.large_bytes),
+            false => (&mut self.small, &mut self.small_bytes),
+        }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Submitted> {
-        self.small.iter().chain(&self.large)
+    /// Puts a transaction where it waits: behind the others, or before them.
+    fn put(&mut self, submitted: Submitted, is_first: bool) {
+        let bytes = submitted.request.size();
+        let (waiting, waiting_bytes) = self.among(bytes);
+        *waiting_bytes += bytes;
+        match is_first {
+            true => waiting.push_front(submitted),
+            false => waiting.push_back(submitted),
+        }
+        self.peak = self.peak.max(self.pressing());
     }
 
-    /// The next batch, its bytes, and whether it is a large one behind a small one; there is
-    /// something that waits.
-    fn take_batch(&mut self) -> (Vec<Submitted>, usize, bool) {
-        let is_large = !self.large.is_empty() && (self.small.is_empty() || !self.large_was_last);
-        let large_was_last = std::mem::replace(&mut self.large_was_last, is_large);
-        if let Some(alone) = self.large.pop_front_if(|_| is_large) {
-            let bytes = alone.request.size();
-            return (vec![alone], bytes, !large_was_last);
+    /// Whether one more of this size is too much.
+    fn is_full_for(&self, bytes: usize) -> bool {
+        let all = self.small_bytes + self.large_bytes;
+        let shares = bytes >= LARGE_BYTES && self.large_bytes > 0 && self.turns.are_shared;
+        !self.is_empty() && all + bytes > QUEUE_BYTES
+            || shares && self.large_bytes + bytes > SHARED_BYTES
+    }
+
+    /// Bytes that wait for nothing but the log: large ones that let small ones go first don't.
+    fn pressing(&self) -> usize {
+        self.small_bytes + if self.turns.are_shared { 0 } else { self.large_bytes }
+    }
+
+    /// Forgets large transactions whose clients have gone: nobody is told of them, so that they may
+    /// as well come to nothing.
+    fn forget_given_up(&mut self) {
+        while let Some(gone) = self.large.pop_front_if(|first| first.answer.is_given_up()) {
+            self.large_bytes -= gone.request.size();
         }
-        let (mut count, mut bytes) = (0, 0);
-        for submitted in self.small.iter().take(limits::BATCH_TRANSACTIONS) {
-            let size = submitted.request.size();
-            if count > 0 && bytes + size > BATCH_BYTES {
-                break;
-            }
-            count += 1;
-            bytes += size;
+    }
+
+    /// The next batch, and whether it is of large ones behind small ones. None if nothing waits
+    /// that may go by now.
+    fn take_batch(&mut self, now: Duration) -> Option<(Vec<Submitted>, bool)> {
+        let small_waits = !self.small.is_empty();
+        self.forget_given_up();
+        if !self.large.is_empty() && (self.closed || self.turns.large_may_go(now, small_waits)) {
+            let (batch, bytes) = take_front(&mut self.large, LARGE_BATCH_BYTES);
+            self.large_bytes -= bytes;
+            return Some((batch, self.turns.large_go(now, bytes, small_waits)));
         }
-        let rest = self.small.split_off(count);
-        (std::mem::replace(&mut self.small, rest).into(), bytes, false)
+        if !small_waits {
+            return None;
+        }
+        let (batch, bytes) = take_front(&mut self.small, BATCH_BYTES);
+        self.small_bytes -= bytes;
+        self.turns.small_go(now, bytes);
+        Some((batch, false))
+    }
+}
+
+/// Takes the first of those that wait, and the next ones, up to so many bytes.
+fn take_front(waiting: &mut VecDeque<Submitted>, most: usize) -> (Vec<Submitted>, usize) {
+    let (mut count, mut bytes) = (0, 0);
+    for submitted in waiting.iter().take(limits::BATCH_TRANSACTIONS) {
+        let size = submitted.request.size();
+        if count > 0 && bytes + size > most {
+            break;
+        }
+        count += 1;
+        bytes += size;
+    }
+    let rest = waiting.split_off(count);
+    (std::mem::replace(waiting, rest).into(), bytes)
+}
+
+/// Whose turn it is, of large transactions and small ones.
+#[derive(Default)]
+struct Turns {
+    /// Bytes of small ones that are to go before the next large one.
+    owed: usize,
+    /// Until when small ones are expected to come.
+    expected_until: Duration,
+    /// Until when a large one waits for them at most.
+    patient_until: Duration,
+    /// There were small ones lately, that large ones let go first.
+    are_shared: bool,
+    /// The last batch was a large one.
+    large_was_last: bool,
+}
+
+impl Turns {
+    /// Batches are on their way, whose clients may come again.
+    fn note_in_flight(&mut self, now: Duration) {
+        if !self.large_was_last {
+            self.expected_until = now + EXPECTED;
+        }
+    }
+
+    fn large_may_go(&self, now: Duration, small_waits: bool) -> bool {
+        let comes_small = small_waits || now < self.expected_until;
+        self.owed == 0 || !comes_small || now >= self.patient_until
+    }
+
+    /// When a large one may go for which it is too early now, if nothing else happens.
+    fn large_goes_at(&self) -> Duration {
+        self.expected_until.min(self.patient_until)
+    }
+
+    /// A batch of large ones goes. True if the one before it was of small ones.
+    fn large_go(&mut self, now: Duration, bytes: usize, small_waits: bool) -> bool {
+        let comes_small = small_waits || now < self.expected_until;
+        self.are_shared = comes_small;
+        self.owed = if comes_small { bytes } else { 0 };
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.patient_until = now + Duration::from_secs(1) * bytes / LARGE_RATE;
+        !std::mem::replace(&mut self.large_was_last, true)
+    }
+
+    /// A batch of small ones goes.
+    fn small_go(&mut self, now: Duration, bytes: usize) {
+        self.owed = self.owed.saturating_sub(bytes.max(BATCH_COUNTS_AS));
+        self.expected_until = now + EXPECTED;
+        self.are_shared = true;
+        self.large_was_last = false;
     }
 }
 
@@ -187,18 +319,15 @@ impl CommitQueue {
             if state.closed {
                 return Reply::ready(Err(NodeError::Closed(None).into()));
             }
-            let bytes = request.size();
-            if state.bytes + bytes > QUEUE_BYTES && !state.is_empty() {
-                let detail = format!("{} bytes wait to be committed", state.bytes);
+            if state.is_full_for(request.size()) {
+                let (small, large) = (state.small_bytes, state.large_bytes);
+                let detail = format!(
+                    "{} bytes wait to be committed, {large} of them of large transactions",
+                    small + large
+                );
                 return Reply::ready(Err(NodeError::QueueFull(detail.into()).into()));
             }
-            state.bytes += bytes;
-            state.peak = state.peak.max(state.bytes);
-            state.among(bytes).push_back(Submitted {
-                request,
-                changes_members,
-                answer: answer(promise),
-            });
+            state.put(Submitted { request, changes_members, answer: answer(promise) }, false);
         }
         self.changed.notify();
         reply
@@ -218,12 +347,7 @@ impl CommitQueue {
                 .into_iter()
                 .for_each(|submitted| submitted.answer.send(Err(cause.clone())));
         }
-        for submitted in batch.into_iter().rev() {
-            let bytes = submitted.request.size();
-            state.bytes += bytes;
-            state.peak = state.peak.max(state.bytes);
-            state.among(bytes).push_front(submitted);
-        }
+        batch.into_iter().rev().for_each(|submitted| state.put(submitted, true));
         self.changed.notify();
     }
 
@@ -245,7 +369,7 @@ impl CommitQueue {
             let mut state = lock(&self.state);
             state.closed = true;
             state.failed.get_or_insert_with(|| cause.clone());
-            state.bytes = 0;
+            (state.small_bytes, state.large_bytes) = (0, 0);
             [std::mem::take(&mut state.small), std::mem::take(&mut state.large)]
         };
         self.changed.notify();
@@ -258,54 +382,70 @@ impl CommitQueue {
     /// How many transactions wait, and their bytes.
     pub fn depth(&self) -> (usize, usize) {
         let state = lock(&self.state);
-        (state.small.len() + state.large.len(), state.bytes)
+        (state.small.len() + state.large.len(), state.small_bytes + state.large_bytes)
     }
 
-    /// The most bytes that have waited at a time since this was last asked: the queue is empty at
-    /// some moment of each batch, so that a look at it now and then says little.
+    /// The bytes for which the log is too slow. Large transactions that let small ones go first
+    /// are not among them: whoever has little to commit isn't held back for their sake.
+    pub fn pressing(&self) -> usize {
+        lock(&self.state).pressing()
+    }
+
+    /// The most of those since this was last asked: the queue is empty at some moment of each
+    /// batch, so that a look at it now and then says little.
     pub fn take_peak(&self) -> usize {
         let mut state = lock(&self.state);
-        let now = state.bytes;
+        let now = state.pressing();
         std::mem::replace(&mut state.peak, now)
     }
 
     /// Panics if what must hold between two calls doesn't.
     pub fn check_invariants(&self) {
         let state = lock(&self.state);
-        let bytes: usize = state.all().map(|waits| waits.request.size()).sum();
-        assert_eq!(bytes, state.bytes, "the bytes of what waits to be committed");
-        assert!(state.peak >= state.bytes, "the most that has waited is more than what waits");
+        let bytes = |waiting: &VecDeque<Submitted>| -> usize {
+            waiting.iter().map(|waits| waits.request.size()).sum()
+        };
+        let counted = [state.small_bytes, state.large_bytes];
+        assert_eq!([&state.small, &state.large].map(bytes), counted, "the bytes of what waits");
         assert!(state.failed.is_none() || state.closed, "who has resigned takes nothing more");
         assert!(state.failed.is_none() || state.is_empty(), "nor does anybody wait");
     }
 
-    /// The next work. One caller at a time.
-    pub async fn next(&self) -> Work {
+    /// The next work. One caller at a time; `is_busy` says whether batches are in flight.
+    pub async fn next(&self, env: &Env, is_busy: impl Fn() -> bool) -> Work {
         loop {
-            if let Some(work) = self.try_next() {
-                return work;
+            match self.try_next(env.now(), is_busy()) {
+                Ok(work) => return work,
+                Err(None) => self.changed.wait().await,
+                Err(Some(pause)) => drop(race(self.changed.wait(), env.sleep(pause)).await),
             }
-            self.changed.wait().await;
         }
     }
 
-    fn try_next(&self) -> Option<Work> {
+    /// The next work, or how long there is none if nothing is submitted meanwhile.
+    fn try_next(&self, now: Duration, is_busy: bool) -> Result<Work, Option<Duration>> {
         let mut state = lock(&self.state);
-        if state.is_empty() {
-            if state.closed {
-                // The next worker must find the way out too.
+        if is_busy {
+            state.turns.note_in_flight(now);
+        }
+        if let Some((batch, is_long)) = state.take_batch(now) {
+            assert!(!batch.is_empty(), "a batch is taken of what waits");
+            if !state.is_empty() {
                 self.changed.notify();
-                return Some(Work::Closed);
             }
-            return std::mem::take(&mut state.chores).then_some(Work::Chores);
+            return Ok(Work::Batch { batch, is_long });
         }
-        let (batch, bytes, is_long) = state.take_batch();
-        assert!(!batch.is_empty() && state.bytes >= bytes, "a batch is taken of what waits");
-        state.bytes -= bytes;
-        if !state.is_empty() {
+        if state.is_empty() && state.closed {
+            // The next worker must find the way out too.
             self.changed.notify();
+            return Ok(Work::Closed);
         }
-        Some(Work::Batch { batch, is_long })
+        if std::mem::take(&mut state.chores) {
+            return Ok(Work::Chores);
+        }
+        let waits = !state.is_empty();
+        assert!(!waits || state.small.is_empty(), "small transactions go at once");
+        Err(waits.then(|| state.turns.large_goes_at().saturating_sub(now)))
     }
 }
 
@@ -321,10 +461,10 @@ mod tests {
         request
     }
 
-    /// The sizes of the next batches, in kibibytes, until nothing waits.
-    fn batches(queue: &CommitQueue) -> Vec<Vec<usize>> {
+    /// The sizes of the batches that may go at this time, in kibibytes.
+    fn batches(queue: &CommitQueue, now: Duration) -> Vec<Vec<usize>> {
         let mut batches = Vec::new();
-        while let Some(Work::Batch { batch, is_long }) = queue.try_next() {
+        while let Ok(Work::Batch { batch, is_long }) = queue.try_next(now, false) {
             queue.check_invariants();
             let is_large = batch[0].request.size() >= LARGE_BYTES;
             assert!(is_large || !is_long, "only a large one is long");
@@ -333,23 +473,125 @@ mod tests {
         batches
     }
 
+    /// Leaves transactions of so many kibibytes.
+    fn submit(queue: &CommitQueue, kibibytes: &[usize]) -> Vec<Reply<CommitReply>> {
+        kibibytes.iter().map(|size| queue.submit(setting(size << 10))).collect()
+    }
+
+    /// A moment that is far from the beginning of time.
+    const NOW: Duration = Duration::from_secs(100);
+
     /// Commits of megabytes kept all others waiting until each of them was on the disk.
     #[test]
     fn small_transactions_wait_for_one_large_one_at_most() {
         let queue = CommitQueue::default();
-        let kibibytes = [1600, 1600, 1, 2, 1700];
-        let replies: Vec<_> =
-            kibibytes.iter().map(|size| queue.submit(setting(size << 10))).collect();
+        let replies = submit(&queue, &[1600, 1600, 1, 2, 1700]);
         assert_eq!(queue.depth().0, 5);
-        let Some(Work::Batch { batch: first, is_long }) = queue.try_next() else {
+        let Ok(Work::Batch { batch: first, is_long }) = queue.try_next(NOW, false) else {
             panic!("a batch")
         };
         assert_eq!((first.len(), first[0].request.size() >> 10, is_long), (1, 1600, true));
         queue.put_back(first);
         // One that was put back is the next of its kind.
-        assert_eq!(batches(&queue), [vec![1, 2], vec![1600], vec![1600], vec![1700]]);
-        let more = [1600, 1600, 3].map(|size| queue.submit(setting(size << 10)));
-        assert_eq!(batches(&queue), [vec![3], vec![1600], vec![1600]]);
+        assert_eq!(batches(&queue, NOW), [[1, 2]]);
+        let later = NOW + EXPECTED;
+        assert_eq!(batches(&queue, later), [[1600], [1600], [1700]]);
+        let more = submit(&queue, &[1600, 1600, 3]);
+        assert_eq!(batches(&queue, later + EXPECTED), [[1600], [3]]);
         drop((replies, more));
+    }
+
+    /// With one large transaction behind each batch of small ones those took ten times as long as
+    /// without.
+    #[test]
+    fn large_transactions_have_their_share_of_the_log_and_no_more() {
+        let queue = CommitQueue::default();
+        let (mut now, mut replies) = (NOW, submit(&queue, &[1]));
+        assert_eq!(batches(&queue, now), [[1]]);
+        let mut gone = Vec::new();
+        replies.extend(submit(&queue, &[5 << 10, 5 << 10, 5 << 10]));
+        for _ in 0..200 {
+            // Somebody commits again as soon as he was answered.
+            now += Duration::from_millis(1);
+            gone.extend(batches(&queue, now));
+            replies.extend(submit(&queue, &[1]));
+            gone.extend(batches(&queue, now));
+        }
+        let large: Vec<_> =
+            gone.iter().enumerate().filter(|(_, batch)| batch[0] > 1).map(|(at, _)| at).collect();
+        // 5 MiB are 80 batches, and what a transaction is besides makes it one more.
+        assert_eq!(large, [0, 82, 164]);
+        assert_eq!(gone.len(), 203);
+    }
+
+    #[test]
+    fn large_transactions_wait_neither_for_nobody_nor_for_ever() {
+        let queue = CommitQueue::default();
+        let mut replies = submit(&queue, &[5 << 10, 5 << 10]);
+        assert_eq!(batches(&queue, NOW), [[5 << 10], [5 << 10]], "nobody else is there");
+        replies.extend(submit(&queue, &[1, 5 << 10, 5 << 10]));
+        assert_eq!(batches(&queue, NOW), [vec![5 << 10], vec![1]]);
+        // While batches are in flight their clients are expected back.
+        let mut now = NOW + EXPECTED;
+        let until = |told| match told {
+            Err(Some(pause)) => pause,
+            _ => panic!("it isn't time yet"),
+        };
+        assert_eq!(until(queue.try_next(now, true)), EXPECTED);
+        queue.ask_for_chores();
+        assert!(matches!(queue.try_next(now, true), Ok(Work::Chores)));
+        now += EXPECTED / 2;
+        assert_eq!(until(queue.try_next(now, false)), EXPECTED / 2);
+        now += EXPECTED / 2;
+        assert_eq!(batches(&queue, now), [[5 << 10]]);
+        // Seldom as they come, small ones hold nobody up for long.
+        replies.extend(submit(&queue, &[1, 5 << 10, 5 << 10]));
+        assert_eq!(batches(&queue, now), [vec![5 << 10], vec![1]]);
+        let began = now;
+        while batches(&queue, now).is_empty() {
+            now += EXPECTED / 2;
+            replies.extend(submit(&queue, &[1]));
+            let Ok(Work::Batch { batch, .. }) = queue.try_next(now, false) else {
+                panic!("small ones go at once")
+            };
+            if batch[0].request.size() >= LARGE_BYTES {
+                break;
+            }
+        }
+        // 5 MiB at 20 MiB a second, and what a transaction is besides.
+        assert_eq!(now - began, Duration::from_millis(255));
+        // Who closes waits for nobody.
+        replies.extend(submit(&queue, &[1, 5 << 10, 5 << 10]));
+        queue.close();
+        assert_eq!(batches(&queue, now).len(), 3);
+    }
+
+    /// Starts were held back, of everybody, for the bytes of large transactions.
+    #[test]
+    fn large_transactions_press_nobody_while_they_let_others_go_first() {
+        let queue = CommitQueue::default();
+        let sizes = [9 << 10; 4];
+        let mut replies = submit(&queue, &sizes);
+        assert!(queue.pressing() >= 36 << 20, "nobody else is there");
+        assert_eq!(batches(&queue, NOW).len(), 4);
+        replies.extend(submit(&queue, &[1]));
+        assert_eq!(batches(&queue, NOW), [[1]]);
+        let began = submit(&queue, &sizes);
+        assert!(queue.pressing() < LARGE_BYTES && queue.take_peak() >= 36 << 20);
+        assert!(queue.take_peak() < LARGE_BYTES);
+        // Three of them may wait for their turn, and what isn't large goes on.
+        let refused = began.into_iter().next_back().and_then(|mut last| last.try_take());
+        let error = refused.expect("it is answered").expect_err("and refused");
+        assert!(error.to_string().contains("of large transactions"), "{error}");
+        assert!(submit(&queue, &[100])[0].listener().is_some(), "it waits");
+    }
+
+    #[test]
+    fn large_transactions_of_those_who_have_gone_come_to_nothing() {
+        let queue = CommitQueue::default();
+        let mut replies = submit(&queue, &[2 << 10, 3 << 10, 1, 4 << 10]);
+        drop(replies.drain(..2));
+        assert_eq!(batches(&queue, NOW), [vec![4 << 10], vec![1]]);
+        assert_eq!(queue.depth(), (0, 0));
     }
 }

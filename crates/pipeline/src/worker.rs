@@ -65,7 +65,7 @@ pub(crate) async fn run(leader: Arc<Leader>) {
             drive(&leader).await;
             continue;
         }
-        match leader.queue.next().await {
+        match leader.queue.next(&leader.replica.env, || !leader.in_flight.is_empty()).await {
             Work::Closed => return,
             Work::Chores => {
                 crate::chores::run(&leader, &mut batcher).await;
