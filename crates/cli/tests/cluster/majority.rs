@@ -5,6 +5,7 @@ use super::common::scratch;
 use super::series::{ask, until};
 use super::{Cluster, count, status_until, unused_addresses};
 use plinth::Database;
+use plinth_env::{Env, block_on};
 use std::process::{Command, Output, Stdio};
 
 fn plinth(words: &[&str]) -> Output {
@@ -79,4 +80,58 @@ fn a_cluster_without_a_majority_has_not_recovered_and_says_so_wherever_it_is_ask
     cluster.start(0);
     count(&db, "row/3").unwrap();
     status_until(&db, |status| status["cluster"]["recovery_state"]["name"] == "fully_recovered");
+}
+
+/// Runs a command that has to end well.
+fn done(words: &[&str]) {
+    let output = plinth(words);
+    let told = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&told));
+}
+
+/// The rows and the count of a database that was brought in, and that it is written to.
+fn is_whole(cluster: &Cluster, rows: u64) {
+    let db = Database::connect(&cluster.file).unwrap();
+    let number = |value: Option<plinth::Bytes>| {
+        value.map(|value| u64::from_be_bytes(value[..].try_into().unwrap()))
+    };
+    let tr = db.create_transaction();
+    assert_eq!(number(tr.get("count").wait().unwrap()), Some(rows));
+    for row in 1..=rows {
+        assert_eq!(number(tr.get(format!("row/{row}")).wait().unwrap()), Some(row));
+    }
+    count(&db, "one more").unwrap();
+}
+
+/// What the operations guide has for it: a new cluster, of empty directories, into which a backup
+/// comes, or what one server has.
+#[test]
+fn a_majority_that_is_gone_for_good_is_restored_into_a_new_cluster() {
+    let place = scratch();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let mut cluster = Cluster::form(place.path());
+    let db = Database::connect(&cluster.file).unwrap();
+    (1..=100).for_each(|row| count(&db, &format!("row/{row}")).unwrap());
+    let (file, backup) = (cluster.file.to_str().unwrap().to_owned(), path("backup"));
+    done(&["backup", "now", "--cluster-file", &file, &backup]);
+    // Without the first each commit needs the other two.
+    cluster.wipe(0);
+    (101..=120).for_each(|row| count(&db, &format!("row/{row}")).unwrap());
+    drop(db);
+    cluster.wipe(1);
+    cluster.servers[2].take().unwrap().kill();
+
+    let from = path("node-2");
+    let saved = path("saved");
+    done(&["salvage", &from, &saved]);
+    for (name, rows) in [("of-saved", 120), ("of-backup", 100)] {
+        block_on(Env::real().files().create_dir_all(&place.path().join(name))).unwrap();
+        let new = Cluster::form(&place.path().join(name));
+        let file = new.file.to_str().unwrap();
+        match name {
+            "of-saved" => done(&["migrate", "--from", &saved, "--to", file]),
+            _ => done(&["restore", "-r", &backup, "--dest-cluster-file", file]),
+        }
+        is_whole(&new, rows);
+    }
 }
