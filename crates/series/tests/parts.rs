@@ -298,10 +298,15 @@ fn question(random: &mut Random) -> (&'static str, String) {
         _ => "rate(x[120s] offset 30s)".to_owned(),
     };
     let span = format!("start={}&end={SPAN}&step=37", random.below(SPAN));
+    // A list of all time, or of some.
+    let first = random.below(SPAN);
+    let times = ["", &format!("&start={first}&end={}", first + random.below(20))]
+        [random.below(2) as usize]
+        .to_owned();
     match random.below(8) {
-        0 => ("/api/v1/labels", String::new()),
-        1 => ("/api/v1/label/host/values", String::new()),
-        2 => ("/api/v1/series", format!("match[]={}", encoded(r#"{host=~"a|b|c"}"#))),
+        0 => ("/api/v1/labels", times),
+        1 => ("/api/v1/label/host/values", times),
+        2 => ("/api/v1/series", format!("match[]={}{times}", encoded(r#"{host=~"a|b|c"}"#))),
         _ => ("/api/v1/query_range", format!("query={}&{span}", encoded(&expression))),
     }
 }

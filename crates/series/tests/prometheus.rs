@@ -6,7 +6,9 @@
 
 use plinth::Local;
 use plinth_env::block_on;
-use plinth_series::{SeriesStore, delete_series, is_prometheus, prometheus};
+use plinth_series::{
+    Histogram, HistogramParts, SeriesStore, delete_series, is_prometheus, prometheus,
+};
 
 /// A counter that rises by 10 every 15 seconds from 0 on, on two hosts, and begins anew on one of
 /// them; and a gauge.
@@ -530,4 +532,81 @@ fn points_whose_series_are_refused_are_told_and_keep_none_of_the_others_back() {
     let refused = block_on(store.append_labelled(&points)).unwrap();
     assert!(matches!(refused[..], [(1, plinth_series::Error::Name { .. })]), "{refused:?}");
     assert_eq!(vector(&store, "count(r)"), "{},2");
+}
+
+/// `start` and `end` of lists were not looked at: what made no sense was taken, and series were
+/// listed that had no point for years.
+#[test]
+fn lists_are_of_the_time_that_is_asked_about() {
+    let store = store();
+    let all = r#"["cpu.user","http_requests_total"]"#;
+    for (times, expected) in [
+        ("", all),
+        ("start=0&end=600", all),
+        ("start=589", all),
+        ("end=590", all),
+        ("end=589.999", r#"["http_requests_total"]"#),
+        ("start=595&end=599", "[]"),
+        ("start=600&end=now", r#"["http_requests_total"]"#),
+        ("start=now-10s&end=now-5s", r#"["cpu.user"]"#),
+        ("start=601", "[]"),
+        ("end=-1", "[]"),
+        ("start=-292273086-05-16T16:47:06Z&end=292277025-08-18T07:12:54.999999999Z", all),
+    ] {
+        let names =
+            |matched: &str| data(&store, "label/__name__/values", &format!("{matched}{times}"));
+        assert_eq!(names("match[]={host='a'}&"), expected, "{times}");
+        // Also where no series are named.
+        assert_eq!(names(""), expected, "{times}");
+    }
+    let at = "match[]=cpu.user&start=590&end=590";
+    assert_eq!(data(&store, "series", at), r#"[{"__name__":"cpu.user","host":"a"}]"#);
+    assert_eq!(data(&store, "series", "match[]=cpu.user&start=600"), "[]");
+    assert_eq!(data(&store, "labels", "match[]=cpu.user&start=600"), "[]");
+    assert_eq!(data(&store, "labels", "start=581&end=599"), r#"["__name__","code","host"]"#);
+    assert_eq!(data(&store, "labels", "start=586&end=599"), r#"["__name__","host"]"#);
+    assert_eq!(data(&store, "label/host/values", "start=586&end=599"), r#"["a"]"#);
+    for path in ["labels", "series", "label/host/values"] {
+        for matched in ["", "match[]=cpu.user&"] {
+            for (times, told) in [
+                ("start=yesterday", "`start`"),
+                ("end=9.3e9", "`end`"),
+                ("start=2&end=1", "end timestamp must not be before start timestamp"),
+            ] {
+                let (status, text) = ask(&store, path, &format!("{matched}{times}"));
+                let is_told = text.contains(told) || (path == "series" && matched.is_empty());
+                assert!(status == 400 && is_told, "{path} {matched}{times}: {text}");
+            }
+        }
+    }
+}
+
+/// Native histograms are points, events are named whenever they were, and where there are many
+/// series they are listed whatever the time.
+#[test]
+fn histograms_count_and_many_series_are_listed_whatever_the_time() {
+    let store = store();
+    block_on(async {
+        let parts = HistogramParts { count: 1.0, zero_count: 1.0, ..HistogramParts::default() };
+        let one = Histogram::new(parts).unwrap();
+        store.append_histograms(&[("took host=a", 700_000_000_000, &one)]).await.unwrap();
+        store.sync().await.unwrap();
+    });
+    let names = |times: &str| data(&store, "series", &format!("match[]=took&{times}"));
+    assert_eq!(names("start=699&end=701"), r#"[{"__name__":"took","host":"a"}]"#);
+    assert_eq!(names("start=701"), "[]");
+    assert_eq!(data(&store, "label/__name__/values", "start=690"), r#"["took"]"#);
+    block_on(async {
+        for number in 0..1000 {
+            let series = store.series(&format!("many host=a of={number}")).await.unwrap();
+            series.append(1, 1.0).unwrap();
+        }
+    });
+    let count = |matched: &str| {
+        data(&store, "series", &format!("match[]={matched}&start=800")).matches("many").count()
+    };
+    assert_eq!(count("many"), 0);
+    assert_eq!(count("{host='a'}"), 1000);
+    let all = r#"["cpu.user","http_requests_total","many","took"]"#;
+    assert_eq!(data(&store, "label/__name__/values", "start=800"), all);
 }

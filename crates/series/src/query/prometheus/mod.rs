@@ -10,6 +10,7 @@ mod asked;
 mod exemplars;
 mod export;
 mod histograms;
+mod lists;
 mod parameters;
 mod read;
 mod source;
@@ -20,20 +21,16 @@ pub use export::Export;
 pub use parameters::form_pairs;
 pub use read::{ChunkStream, RemoteRead};
 
-use crate::name::{plain, written};
-use crate::store::Found;
-use crate::store::{Listing, SeriesStore};
-use answer::{Reply, metric};
+use crate::store::{Found, SeriesStore};
+use answer::Reply;
 use parameters::{Parameters, label_of};
 use plinth_env::sync::{First, race};
 use plinth_promql::ast::Node;
-use plinth_promql::{
-    Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, Row, parse_selector,
-};
+use plinth_promql::{Answered, Error, MAX_STEPS, Options, ParseError, Row, parse_selector};
 use serde_json::{Value as Json, json};
 use source::find;
 pub(super) use source::{Deadline, StoreSource, labels_of};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Series, labels or values in one list.
@@ -108,32 +105,15 @@ pub async fn prometheus(
         "parse_query" => parsed(&parameters).map(|node| Reply::of(&tree::tree(&node))),
         TSDB => tsdb::status(store, &parameters).await,
         EXEMPLARS => exemplars::query(store, &parameters, now).await,
-        "labels" => {
-            labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters))
-        }
-        "series" => {
-            series(store, &parameters).await.and_then(|series| limited(series, &parameters))
-        }
         path => match fixed_answer(path) {
             Some(data) => Ok(Reply::of(&data)),
-            None => {
-                let label = label_of(path).unwrap_or_default();
-                let values = label_values(store, &label, &parameters).await;
-                values.and_then(|values| limited(values, &parameters))
-            }
+            None => lists::answer(store, path, &parameters).await,
         },
     };
     match reply {
         Ok(reply) => (200, reply.told()),
         Err(failure) => failed(failure),
     }
-}
-
-/// A list, of which a request may want no more than so many.
-fn limited(mut list: Vec<Json>, parameters: &Parameters) -> Result<Reply, Failure> {
-    let is_cut = cut(&mut list, parameters)?;
-    let warnings = is_cut.then(|| TRUNCATED.to_string()).into_iter().collect();
-    Ok(Reply { warnings, ..Reply::of(&Json::from(list)) })
 }
 
 /// Cuts off what a request doesn't want; whether something was.
@@ -256,86 +236,8 @@ async fn selected(
     Ok(is_any.then_some(all))
 }
 
-/// The labels of the series that `match[]` names; `None` if it names none.
-async fn matched(
-    store: &SeriesStore,
-    parameters: &Parameters,
-) -> Result<Option<Vec<Labels>>, Failure> {
-    let Some(all) = selected(store, parameters).await? else { return Ok(None) };
-    let labels: BTreeSet<Labels> = all.values().map(|found| labels_of(&found.name)).collect();
-    Ok(Some(labels.into_iter().collect()))
-}
-
 fn wrong_match(error: &ParseError) -> Failure {
     Failure::Asked(format!("invalid parameter \"match[]\": {error}"))
-}
-
-async fn series(store: &SeriesStore, parameters: &Parameters) -> Result<Vec<Json>, Failure> {
-    match matched(store, parameters).await? {
-        Some(series) => Ok(series.iter().map(metric).collect()),
-        None => Err(missing("match[]")),
-    }
-}
-
-async fn labels(store: &SeriesStore, parameters: &Parameters) -> Result<Vec<Json>, Failure> {
-    let mut labels = BTreeSet::new();
-    match matched(store, parameters).await? {
-        Some(series) => {
-            let names = series.iter().flat_map(Labels::iter).map(|(name, _)| name.to_string());
-            labels.extend(names);
-        }
-        None => {
-            for metric in listed(store, Listing::Metrics).await? {
-                labels.insert(NAME.to_string());
-                let tags = listed(store, Listing::Tags { metric }).await?;
-                labels.extend(tags.iter().map(|tag| plain(tag).into_owned()));
-                super::pause().await;
-            }
-        }
-    }
-    Ok(labels.into_iter().map(Json::from).collect())
-}
-
-async fn label_values(
-    store: &SeriesStore,
-    label: &str,
-    parameters: &Parameters,
-) -> Result<Vec<Json>, Failure> {
-    if let Some(series) = matched(store, parameters).await? {
-        let values: BTreeSet<&str> = series.iter().map(|labels| labels.get(label)).collect();
-        return Ok(values.into_iter().filter(|value| !value.is_empty()).map(Json::from).collect());
-    }
-    let metrics = listed(store, Listing::Metrics).await?;
-    if label == NAME {
-        let metrics: BTreeSet<_> = metrics.iter().map(|metric| plain(metric)).collect();
-        return Ok(metrics.into_iter().map(Json::from).collect());
-    }
-    let (mut values, tags) = (BTreeSet::new(), written(label));
-    for metric in metrics {
-        for tag in &tags {
-            let (metric, tag) = (metric.clone(), tag.clone());
-            let found = listed(store, Listing::Values { metric, tag }).await?;
-            values.extend(found.iter().map(|value| plain(value).into_owned()));
-            bounded(values.len())?;
-        }
-        super::pause().await;
-    }
-    Ok(values.into_iter().map(Json::from).collect())
-}
-
-/// All there is in a list.
-async fn listed(store: &SeriesStore, listing: Listing) -> Result<Vec<String>, Failure> {
-    let found = store.list(&listing, "", None, MAX_LISTED + 1).await.map_err(Error::Source)?;
-    bounded(found.len())?;
-    Ok(found)
-}
-
-/// Refuses a list that is too long: a part of it would be taken for all.
-fn bounded(count: usize) -> Result<(), Failure> {
-    if count <= MAX_LISTED {
-        return Ok(());
-    }
-    Err(Failure::Asked(format!("there are more than {MAX_LISTED}; name series by match[]")))
 }
 
 /// Nanoseconds since 1970.

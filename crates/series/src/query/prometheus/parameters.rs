@@ -2,7 +2,12 @@
 
 use super::{Failure, missing};
 use crate::time::{duration, parse_moment};
+use crate::tree::Span;
 use plinth_promql::nanoseconds;
+
+/// How Prometheus' own programs write what is before everything, and behind it.
+const BEFORE_ALL: &str = "-292273086-05-16T16:47:06Z";
+const BEHIND_ALL: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// What was sent, decoded.
 pub(super) struct Parameters {
@@ -41,6 +46,27 @@ impl Parameters {
             Failure::Asked(format!("parameter `{name}`: {wanted}"))
         };
         found.map(Some).ok_or_else(wrong)
+    }
+
+    /// From `start` to `end`, both included, of a list; `None` if neither is there.
+    pub(super) fn span(&self) -> Result<Option<Span>, Failure> {
+        let bound = |name| match self.get(name) {
+            Some(BEFORE_ALL) => Ok(Some(i64::MIN)),
+            Some(BEHIND_ALL) => Ok(Some(i64::MAX)),
+            _ => self.time(name),
+        };
+        let (first, last) = (bound("start")?, bound("end")?);
+        if first.is_none() && last.is_none() {
+            return Ok(None);
+        }
+        let span = Span { first: first.unwrap_or(i64::MIN), last: last.unwrap_or(i64::MAX) };
+        if span.last < span.first {
+            return Err(Failure::Asked(
+                "invalid parameter \"end\": end timestamp must not be before start timestamp"
+                    .into(),
+            ));
+        }
+        Ok(Some(span))
     }
 
     /// Nanoseconds, more than none.
