@@ -29,6 +29,7 @@ class Server:
     def __init__(self, *options):
         self._directory = tempfile.TemporaryDirectory(prefix="plinth-console-data-")
         data = os.path.join(self._directory.name, "data")
+        self._cluster_file = os.path.join(data, "fdb.cluster")
         self.token_file = os.path.join(self._directory.name, "token")
         options = [option.replace("TOKEN", self.token_file) for option in options]
         self._process = subprocess.Popen(
@@ -65,6 +66,11 @@ class Server:
             said = connection.recv(100).decode()
         if said != f"+OK {len(points)}\r\n":
             raise Failed(f"points were answered by {said}")
+
+    def series(self, *words):
+        """Has the command line do something with series."""
+        place = ["--cluster-file", self._cluster_file]
+        subprocess.run([PROGRAM, "series", *words, *place], check=True, stdout=subprocess.DEVNULL, timeout=60)
 
     def stop(self):
         self._process.terminate()
@@ -230,6 +236,10 @@ def keys_are_changed_only_after_a_second_click(browser):
 SERIES = ["--series-resp", "127.0.0.1:0"]
 DRAWN = "Number(document.querySelector('#series-chart .line')?.dataset.points ?? 0)"
 SAID = "document.querySelector('#series-chart svg').getAttribute('aria-label')"
+FOUND = "[...document.querySelectorAll('#series-found button[data-name]')].map((one) => one.textContent)"
+# What stands above the plot: of each series its name, unless it is alone, and a figure; and the colours of its lines.
+TOLD = "[...document.querySelectorAll('#series-chart .readout')].map((one) => [...one.querySelectorAll('.name, .value')].map((part) => part.textContent).join(' '))"
+TONES = "[...document.querySelectorAll('#series-chart .line')].map((one) => one.classList[1])"
 
 
 def series_are_found_by_typing_and_drawn_as_they_grow(browser):
@@ -242,7 +252,7 @@ def series_are_found_by_typing_and_drawn_as_they_grow(browser):
         serving(browser)
         browser.wait("!document.getElementById('to-series').hidden", "the view is offered")
         browser.click("#to-series")
-        found = "[...document.querySelectorAll('#series-found button')].map((one) => one.textContent)"
+        found = FOUND
         browser.wait(f"{found}.includes('cpu.user') && {found}.includes('idle')", "metrics")
         browser.type("#series-name", "cpu.u")
         browser.wait(f"{found}.length === 1", "fewer as one types")
@@ -262,7 +272,7 @@ def series_are_found_by_typing_and_drawn_as_they_grow(browser):
         browser.wait("document.querySelector('#series-chart .cursor') !== null", "a moment is read")
         browser.run("document.querySelector('#series-chart svg').focus()")
         browser.press("ArrowLeft", 37)
-        browser.wait("document.querySelector('#series-chart .when').textContent !== ''")
+        browser.wait("document.querySelector('#series-chart .when').textContent !== 'over the time shown'")
         browser.click("#series-rate")
         browser.wait(f"{SAID}.includes('rate per second')", "as a rate")
         browser.click("#series-rate")
@@ -285,6 +295,115 @@ def series_are_found_by_typing_and_drawn_as_they_grow(browser):
         browser.open(server.address)
         serving(browser)
         equal(browser.run("document.getElementById('to-series').hidden"), True)
+
+
+def figures_are_of_all_that_is_shown_or_of_the_moment_pointed_at(browser):
+    with Server(*SERIES) as server:
+        now = time.time()
+        # Nine points in one place, and a lone one long before them.
+        server.points("m a=1", [(now - 3000, 0)] + [(now - 60 + step / 100, 100 + step) for step in range(9)])
+        browser.open(server.address + "/#series/m%20a%3D1")
+        serving(browser)
+        browser.wait(f"{DRAWN} >= 2", "it is drawn")
+        # Weighted by how many points there are: (9 * 104 + 0) / 10.
+        equal(browser.run(TOLD), ["mean 93.6", "least 0", "greatest 108", "points 10"])
+        browser.run("document.querySelector('#series-chart svg').focus()")
+        browser.point("#series-chart svg", 0.3)
+        browser.wait(f"{TOLD}.join() === 'mean 0,least 0,greatest 0,points 1'", "the lone one")
+        browser.press("Escape", 27)
+        browser.wait(f"{TOLD}[0] === 'mean 93.6'", "all again")
+
+
+def series_are_put_beside_each_other_and_taken_away(browser):
+    with Server(*SERIES) as server:
+        now = time.time()
+        names = [f"cpu.user host={host}" for host in ["a", "b", "c", "d", "e", "f", "g", "x&y/z%"]]
+        for number, name in enumerate(names):
+            server.points(name, [(now - 3000 + step * 10, 10 * number + step % 2) for step in range(290)])
+        browser.open(server.address + "/#series/cpu.user%20host%3Da")
+        serving(browser)
+        browser.wait(f"{DRAWN} >= 100 && {FOUND}.length === 1", "one is drawn")
+        equal(browser.run("document.querySelectorAll('#series-chart .band').length"), 1)
+        browser.type("#series-name", "cpu.user ")
+        browser.wait(f"{FOUND}.length === 8", "all of the metric")
+        toggle = "#series-found button[data-toggle='cpu.user host={}']"
+        equal(browser.run(f"document.querySelector(\"{toggle.format('a')}\").disabled"), True)
+        # By mouse, by keyboard.
+        browser.click(toggle.format("b"))
+        browser.wait(f"{TOLD}.join() === 'cpu.user host=a 0.5,cpu.user host=b 10.5'", "a legend with means")
+        equal(browser.run(TONES), ["tone-first", "tone-second"])
+        equal(browser.run("document.querySelectorAll('#series-chart .band').length"), 0)
+        equal(browser.run("location.hash"), "#series/cpu.user%20host%3Da&cpu.user%20host%3Db")
+        for host in "cdef":
+            browser.run(f"document.querySelector(\"{toggle.format(host)}\").focus()")
+            browser.press("Enter", 13)
+            browser.wait(f"{TOLD}.length === {ord(host) - ord('a') + 1}")
+            equal(browser.run("document.activeElement.dataset.toggle"), f"cpu.user host={host}")
+        browser.wait(f"{TONES}.length === 6 && {TOLD}[5] === 'cpu.user host=f 50.5'", "six of them")
+        equal(len(set(browser.run(TONES))), 6)
+        equal(browser.run(f"document.querySelector(\"{toggle.format('g')}\").disabled"), True)
+        browser.point("#series-chart svg", 0.5)
+        browser.wait("document.querySelectorAll('#series-chart .dot').length === 6", "a moment of all")
+        picture(browser, "several")
+        browser.colours("dark")
+        picture(browser, "several-dark")
+        equal(browser.run(CONTRAST), [])
+        browser.colours("light")
+        # The others keep their colours.
+        browser.click("#series-chart .readout:nth-of-type(1) button")
+        browser.wait(f"{TOLD}.length === 5 && {TONES}[0] === 'tone-second'", "the first is gone")
+        browser.wait("document.activeElement.dataset.toggle === 'cpu.user host=b'", "and the next can be taken")
+        browser.click(toggle.format("g"))
+        browser.wait(f"{TONES}[5] === 'tone-first'", "its colour is free again")
+        browser.run("history.back()")
+        browser.wait(f"{TOLD}.length === 5", "as the browser goes back")
+        # By its address; a name that is nowhere is told, and the others are drawn.
+        browser.open("about:blank")
+        browser.open(server.address + "/#series/cpu.user%20host%3Dx%26y%2Fz%25&cpu.user%20host%3Db&gone%20a%3D1")
+        serving(browser)
+        browser.wait(f"{TOLD}.slice(0, 2).join() === 'cpu.user host=x&y/z% 70.5,cpu.user host=b 10.5'", "names are whole")
+        browser.wait("document.getElementById('series-error').textContent.includes('there is no series gone')")
+        browser.complaints = [said for said in browser.complaints if "404" not in said]
+        browser.open("about:blank")
+
+
+def own_metrics_are_folded_behind_the_users(browser):
+    with Server(*SERIES) as server:
+        now = time.time()
+        for number in range(60):
+            server.points(f"plinth_{number:02} server=a", [(now, 1)])
+        browser.open(server.address + "/#series")
+        serving(browser)
+        open_ = "document.getElementById('series-own').open"
+        browser.wait(f"{open_}", "they are all there is")
+        server.points("zebra host=a", [(now, 1)])
+        browser.open("about:blank")
+        browser.open(server.address + "/#series")
+        serving(browser)
+        browser.wait(f"{FOUND}.join() === 'zebra'", "the user's")
+        equal(browser.run("document.getElementById('series-summary').textContent"), "One metric")
+        equal(browser.run(open_), False)
+        browser.click("#series-own summary")
+        browser.wait(f"{open_} && document.querySelectorAll('#series-own button').length === 50", "the others when wanted")
+        picture(browser, "own")
+        browser.click("#series-own button")
+        browser.wait(f"{FOUND}.join() === 'plinth_00 server=a'", "and chosen")
+
+
+def what_is_kept_is_told(browser):
+    with Server(*SERIES, "--series-http", "127.0.0.1:0") as server:
+        server.points("cpu.user host=a", [(time.time(), 1)])
+        browser.open(server.address + "/#series")
+        serving(browser)
+        kept = "document.getElementById('series-kept')"
+        equal(browser.run(f"{kept}.hidden"), True)
+        rule = ["rollup", "add", "--every", "5m", "--keep", "730d", "--raw", "30d", "cpu.*"]
+        server.series(*rule)
+        server.series("retention", "*=90d")
+        browser.wait(f"{kept}.textContent === 'Rollups: cpu.* every 5m keep 730d raw 30d. Points are kept: *=90d.'", "what is kept")
+        picture(browser, "kept")
+        server.series("rollup", "remove", "--yes", "cpu.*")
+        browser.wait(f"{kept}.textContent === 'Points are kept: *=90d.'", "one rule less")
 
 
 def colours_follow_the_system_and_the_choice(browser):
@@ -408,6 +527,10 @@ TESTS = [
     long_keys_take_three_lines_and_are_whole_in_their_own_view,
     keys_are_changed_only_after_a_second_click,
     series_are_found_by_typing_and_drawn_as_they_grow,
+    figures_are_of_all_that_is_shown_or_of_the_moment_pointed_at,
+    series_are_put_beside_each_other_and_taken_away,
+    own_metrics_are_folded_behind_the_users,
+    what_is_kept_is_told,
     colours_follow_the_system_and_the_choice,
     everything_has_a_name_and_can_be_read,
     a_phone_scrolls_in_one_direction,

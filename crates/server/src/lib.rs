@@ -92,5 +92,5 @@ pub use page::Page;
 #[cfg(feature = "tls")]
 pub use plinth_tls::{Source, TlsOptions};
 #[cfg(feature = "series")]
-pub use series::check_scraping;
+pub use series::{check_scraping, is_of_a_server};
 pub use server::Server;

@@ -8,6 +8,8 @@
 mod common;
 #[path = "console/feed.rs"]
 mod feed;
+#[path = "console/series.rs"]
+mod series;
 
 use common::*;
 use plinth_client::TransactionOption;
@@ -83,7 +85,7 @@ fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
         let found = json(&get(&server, &format!("/api/series?q={typed}")));
         assert_eq!(
             found,
-            serde_json::json!({ "kind": kind, "names": names, "more": false }),
+            serde_json::json!({ "kind": kind, "names": names, "own": [], "more": false, "more_own": false }),
             "{typed}"
         );
     }

@@ -29,6 +29,7 @@ use plinth::series::{
 use plinth::{Database, block_on};
 use plinth_bench::words::{duration, grouped};
 use plinth_env::Env;
+use plinth_server::is_of_a_server;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -362,12 +363,6 @@ fn list(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     })?;
     own.iter().try_for_each(|line| terminal::print(line))?;
     Ok(0)
-}
-
-/// Whether it is one of a server's own measurements.
-fn is_of_a_server(name: &Name) -> bool {
-    let is_measured = ["plinth_", "process_"].iter().any(|own| name.metric().starts_with(own));
-    is_measured && name.tags().any(|(tag, _)| tag == "server")
 }
 
 fn describe(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {

@@ -2,10 +2,12 @@
 //! buckets.
 //!
 //! A name is found as it is typed: first metrics that begin with the text, then, behind a blank,
-//! series of the metric whose tags fit. What is charted is the summaries of buckets, so a year
+//! series of the metric whose tags fit. Metrics that servers record of themselves are named apart,
+//! so that they hide nobody's. What is charted is the summaries of buckets, so a year
 //! costs what a minute does. Times are milliseconds since 1970, as browsers have them, with
 //! nanoseconds behind the point.
 
+use super::own;
 use crate::answers::{Answer, Query};
 use hyper::http::request::Parts;
 use plinth_env::Env;
@@ -66,8 +68,7 @@ pub(crate) fn failed(error: Error) -> Answer {
 async fn names(store: &SeriesStore, query: &Query) -> Result<Answer, Answer> {
     let typed = query.text("q").unwrap_or_default().trim_start();
     let Some((metric, tags)) = divide(typed) else {
-        let found = store.list(&Listing::Metrics, typed, None, NAMES + 1).await.map_err(failed)?;
-        return Ok(listed("metrics", found, false));
+        return metrics(store, typed).await.map_err(failed);
     };
     let (whole, begun) = tags.rsplit_once(' ').unwrap_or(("", tags));
     let whole = whole.split(' ').filter_map(|tag| tag.split_once('='));
@@ -81,7 +82,38 @@ async fn names(store: &SeriesStore, query: &Query) -> Result<Answer, Answer> {
         names.extend(found.filter(|name| name[metric.len()..].contains(&begun)));
         (next, pages) = (behind, pages + 1);
     }
-    Ok(listed("series", names, next.is_some()))
+    Ok(listed("series", names, Vec::new(), next.is_some()))
+}
+
+/// Metrics that begin with what was typed.
+async fn metrics(store: &SeriesStore, typed: &str) -> Result<Answer, Error> {
+    let mut own = Vec::new();
+    for begin in own::METRICS {
+        // Those that begin with both, which is with the longer one.
+        let prefix = if typed.starts_with(begin) { typed } else { begin };
+        if !prefix.starts_with(typed) {
+            continue;
+        }
+        for metric in store.list(&Listing::Metrics, prefix, None, NAMES + 1).await? {
+            if own::has_own_alone(store, &metric).await? {
+                own.push(metric);
+            }
+        }
+    }
+    let (mut names, mut after) = (Vec::<String>::new(), None::<String>);
+    loop {
+        let page = store.list(&Listing::Metrics, typed, after.as_deref(), NAMES + 1).await?;
+        let is_end = page.len() <= NAMES;
+        for metric in &page {
+            if !own::has_own_alone(store, metric).await? {
+                names.push(metric.clone());
+            }
+        }
+        if is_end || names.len() > NAMES {
+            return Ok(listed("metrics", names, own, false));
+        }
+        after = page.last().map(|last| own::behind(last));
+    }
 }
 
 /// A metric and what is behind it, if it is followed by a blank that does not belong to it.
@@ -95,11 +127,15 @@ fn divide(typed: &str) -> Option<(&str, &str)> {
     blank.map(|blank| (&typed[..blank], typed[blank..].trim_start()))
 }
 
-/// The first of some names; whether there are more that were not looked at.
-fn listed(kind: &str, mut names: Vec<String>, are_more: bool) -> Answer {
-    let more = are_more || names.len() > NAMES;
+/// The first of some names, and of servers' own, and whether there are more of each, some of which
+/// may not have been looked at.
+fn listed(kind: &str, mut names: Vec<String>, mut own: Vec<String>, are_more: bool) -> Answer {
+    let (more, more_own) = (are_more || names.len() > NAMES, own.len() > NAMES);
     names.truncate(NAMES);
-    Answer::value(&json!({ "kind": kind, "names": names, "more": more }))
+    own.truncate(NAMES);
+    Answer::value(
+        &json!({ "kind": kind, "names": names, "own": own, "more": more, "more_own": more_own }),
+    )
 }
 
 /// The series `name` over the last `span` seconds before `to` (now), or all of it, in so many

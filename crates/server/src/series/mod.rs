@@ -55,6 +55,7 @@ mod write;
 
 pub(crate) use self::charts::owns;
 pub(crate) use self::gzip::expanded;
+pub use self::own::is_of_a_server;
 pub use self::scrape::check_scraping;
 
 use self::callers::Callers;

@@ -8,7 +8,7 @@
 use super::{Hub, keep};
 use crate::page::Page;
 use plinth_env::sync::{First, race};
-use plinth_series::{Error, Result, Series, SeriesStore, Value};
+use plinth_series::{Error, Listing, Name, Result, Series, SeriesStore, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,41 @@ const EVERY: Duration = Duration::from_secs(10);
 /// How long they are kept, and how often older ones are deleted.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 const CLEAN_EVERY: Duration = Duration::from_hours(1);
+
+/// What the names of a server's measurements begin with: its own, and what Prometheus has about any
+/// process.
+pub(super) const METRICS: [&str; 2] = [MEASURED, "process_"];
+const MEASURED: &str = "plinth_";
+/// The tag that tells whose they are.
+const SERVER: &str = "server";
+
+/// Whether a series is one of a server's own measurements.
+pub fn is_of_a_server(name: &Name) -> bool {
+    let is_measured = METRICS.iter().any(|own| name.metric().starts_with(own));
+    is_measured && name.tags().any(|(tag, _)| tag == SERVER)
+}
+
+/// Whether a metric has nothing but servers' measurements, as far as the first of its series say.
+pub(super) async fn has_own_alone(store: &SeriesStore, metric: &str) -> Result<bool> {
+    if metric.starts_with(MEASURED) {
+        return Ok(true);
+    }
+    if !METRICS.iter().any(|own| metric.starts_with(own)) {
+        return Ok(false);
+    }
+    // Programs of users have metrics of these names too, of which there may be many series.
+    let tags = Listing::Tags { metric: metric.to_owned() };
+    if store.list(&tags, SERVER, None, 1).await? != [SERVER] {
+        return Ok(false);
+    }
+    let (found, _) = store.browse(Some(metric), &[], 0).await?;
+    Ok(found.iter().all(|series| is_of_a_server(series.name())))
+}
+
+/// From where on users' metrics may come that are behind this one.
+pub(super) fn behind(metric: &str) -> String {
+    if metric.starts_with(MEASURED) { format!("{MEASURED}\u{10ffff}") } else { metric.to_owned() }
+}
 
 /// Records until the server stops.
 pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
@@ -116,7 +151,7 @@ impl Own {
             let value = value.trim_end_matches('"').replace(' ', "\\ ");
             format!(" {label}={}", if value.is_empty() { "none" } else { &value })
         });
-        format!("{metric} server={}{}", self.server, tags.collect::<String>())
+        format!("{metric} {SERVER}={}{}", self.server, tags.collect::<String>())
     }
 
     /// The metrics that were recorded so far.
@@ -129,7 +164,7 @@ impl Own {
 async fn forget(store: &SeriesStore, metrics: BTreeSet<&str>, first: i64) -> Result<()> {
     for metric in metrics {
         let found = store.find(metric, &[]).await?;
-        for name in found.iter().filter(|name| name.tags().any(|(tag, _)| tag == "server")) {
+        for name in found.iter().filter(|name| name.tags().any(|(tag, _)| tag == SERVER)) {
             let Some(series) = store.existing(name.as_str()).await? else { continue };
             // What rollups have of them stays, and what is damaged.
             match series.forget_before(first).await {

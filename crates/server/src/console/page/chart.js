@@ -98,25 +98,18 @@ function logTicks(low, high) {
 }
 
 export class Chart {
-  // `series`: { name, tone, column | of(sample) }, only told and not drawn if `isTold`; `format` writes a value; `scale` is "linear"
-  // (from zero), "fit" (around the values) or "log"; `band` names the columns between which there is a band.
+  // `format` writes a value; `scale` is "linear" (from zero), "fit" (around the values) or "log"; the rest is as `show` has it.
   constructor(host, { title, note, series, format, scale = "linear", least = 1, height = HEIGHT, band = null }, history, cursor) {
-    Object.assign(this, { title, series, format, scale, least, height, band, history, cursor });
-    this.drawn = series.filter((one) => !one.isTold);
+    Object.assign(this, { title, format, scale, least, height, history, cursor });
     this.gap = GAP;
     this.span = 300;
-    this.readouts = series.map((one) => {
-      const value = element("span", "value", "");
-      const label = series.length > 1 || one.always ? element("span", "name", one.name) : "";
-      const key = element("span", `key tone-${one.tone}`);
-      return { node: element("span", "readout", this.drawn.length > 1 ? key : "", label, value), value };
-    });
     this.when = element("span", "when", note ?? "");
     this.note = note ?? "";
     const head = element("figcaption", "", element("span", "title", title), this.when);
-    const line = element("div", "readouts", ...this.readouts.map((readout) => readout.node));
+    this.told = element("div", "readouts");
     this.svg = shape("svg", { height, tabindex: "0", role: "img", "aria-label": title });
-    this.figure = element("figure", "chart", head, line, this.svg);
+    this.figure = element("figure", "chart", head, this.told, this.svg);
+    this.show(series, band);
     host.append(this.figure);
     this.svg.addEventListener("pointermove", (event) => this.#pointAt(event));
     this.svg.addEventListener("pointerdown", (event) => this.#pointAt(event));
@@ -125,6 +118,33 @@ export class Chart {
     this.svg.addEventListener("keydown", (event) => this.#step(event));
     cursor.listen(() => this.#drawCursor());
     new ResizeObserver(() => this.draw()).observe(this.figure);
+  }
+
+  // What is drawn from now on. `series`: { name, tone, column | of(sample) }, only told and not drawn if `isTold`; with Samples and a gap
+  // of its own if it has `history` and `gap`; what `total(samples)` gives is told while nobody points at a moment, else the newest value;
+  // `button` stands behind its name. `band` names the columns between which there is a band.
+  show(series, band = null) {
+    Object.assign(this, { series, band });
+    this.drawn = series.filter((one) => !one.isTold);
+    this.readouts = series.map((one) => {
+      const value = element("span", "value", "");
+      const label = series.length > 1 || one.always ? element("span", "name", one.name) : "";
+      const key = element("span", `key tone-${one.tone}`);
+      return { node: element("span", "readout", this.drawn.length > 1 ? key : "", label, one.button ?? "", value), value };
+    });
+    this.told.replaceChildren(...this.readouts.map((readout) => readout.node));
+  }
+
+  // Those of a series over the time shown; the chart's right end is the same for all.
+  #samples(series) {
+    return series.history ? series.history.samples.filter((sample) => sample.time >= this.right - this.span) : this.history.last(this.span);
+  }
+
+  // That of a series at a moment, unless its own are too far from there.
+  #nearest(series, time) {
+    if (!series.history) return this.history.nearest(time);
+    const sample = series.history.nearest(time);
+    return sample && Math.abs(sample.time - time) <= (series.gap ?? this.gap) ? sample : null;
   }
 
   #value(sample, series) {
@@ -158,7 +178,7 @@ export class Chart {
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     const shown = [...this.drawn, ...(this.band ?? []).map((column) => ({ column }))];
-    const values = samples.flatMap((sample) => shown.map((one) => this.#value(sample, one)));
+    const values = shown.flatMap((one) => this.#samples(one).map((sample) => this.#value(sample, one)));
     const found = values.filter((value) => value !== null && (this.scale !== "log" || value > 0));
     if (!this.#axes(found)) {
       this.#words(samples.length === 0 ? "no samples yet" : "nothing measured yet");
@@ -166,12 +186,12 @@ export class Chart {
       this.#limited(samples);
       this.#times();
       if (this.band) this.#bands(samples);
-      this.drawn.forEach((one, at) => this.#line(samples, one, at === 0));
+      this.drawn.forEach((one, at) => this.#line(this.#samples(one), one, at === 0));
     }
     this.mark = shape("g", {});
     this.svg.append(this.mark);
     this.#drawCursor();
-    this.#describe(samples);
+    this.#describe();
   }
 
   // So much is left of the plot, for the labels of the values.
@@ -267,7 +287,7 @@ export class Chart {
         before = null;
         continue;
       }
-      if (before === null || sample.time - before > this.gap) runs.push([]);
+      if (before === null || sample.time - before > (series.gap ?? this.gap)) runs.push([]);
       runs.at(-1).push([this.x(sample.time), this.y(value)]);
       before = sample.time;
     }
@@ -293,8 +313,12 @@ export class Chart {
     const time = this.cursor.time;
     const shown = time === null ? this.history.newest() : this.history.nearest(time);
     this.series.forEach((one, at) => {
-      const value = shown ? this.#value(shown, one) : null;
-      this.readouts[at].value.textContent = this.format(value);
+      if (time === null && one.total) {
+        this.readouts[at].value.textContent = this.format(one.total(this.#samples(one)));
+        return;
+      }
+      const sample = shown && this.#nearest(one, shown.time);
+      this.readouts[at].value.textContent = this.format(sample ? this.#value(sample, one) : null);
     });
     const when = this.span > 3600 ? moment : clockSeconds;
     this.when.textContent = time !== null && shown ? when(shown.time) : this.note;
@@ -303,16 +327,17 @@ export class Chart {
     const x = this.x(shown.time);
     this.mark.append(shape("line", { class: "cursor", x1: x, x2: x, y1: MARGIN.top, y2: this.height - MARGIN.bottom }));
     for (const one of this.drawn) {
-      const value = this.#value(shown, one);
+      const sample = this.#nearest(one, shown.time);
+      const value = sample && sample.time >= this.right - this.span ? this.#value(sample, one) : null;
       if (value === null || (this.scale === "log" && value <= 0)) continue;
-      this.mark.append(shape("circle", { class: `dot tone-${one.tone}`, cx: x, cy: this.y(value), r: 3 }));
+      this.mark.append(shape("circle", { class: `dot tone-${one.tone}`, cx: this.x(sample.time), cy: this.y(value), r: 3 }));
     }
   }
 
   // The chart in words, for those who don't see it.
-  #describe(samples) {
+  #describe() {
     const said = this.series.map((one) => {
-      const values = samples.map((sample) => this.#value(sample, one)).filter((value) => value !== null);
+      const values = this.#samples(one).map((sample) => this.#value(sample, one)).filter((value) => value !== null);
       if (!values.length) return `${one.name}: not measured`;
       const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
       return `${one.name}: now ${this.format(values.at(-1))}, between ${this.format(low)} and ${this.format(high)}`;

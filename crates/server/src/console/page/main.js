@@ -25,7 +25,7 @@ function showView() {
     else by(`to-${view}`).removeAttribute("aria-current");
   }
   if (name === "keys") keys.open();
-  else if (name === "series") series.open(what ? decodeURIComponent(what) : null);
+  else if (name === "series") series.open(what ?? null);
   else overview.draw();
 }
 
