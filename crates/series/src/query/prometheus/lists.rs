@@ -91,8 +91,8 @@ async fn few(store: &SeriesStore) -> Result<Option<Vec<Found>>, Failure> {
     }
 }
 
-/// The names of those that have a point in a span. Owners elsewhere are asked for some at a time, so that what
-/// they say takes little memory.
+/// The names of those that have a point in a span. Owners elsewhere are asked about some at a time,
+/// so that what they say takes little memory.
 async fn with_points(
     store: &SeriesStore,
     mut all: Vec<Found>,

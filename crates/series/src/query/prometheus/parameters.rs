@@ -1,4 +1,7 @@
 //! What a request says beside its path, and the name of a label within the path.
+//!
+//! All of it is text that somebody wrote by hand or a program escaped: what can't be read is told
+//! with the parameter's name, and nothing is taken for what it isn't.
 
 use super::{Failure, missing};
 use crate::time::{duration, parse_moment};
