@@ -9,7 +9,7 @@ use common::taking::Taking;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use plinth_env::{Env, TemporaryDir, block_on};
-use plinth_server::SeriesConfig;
+use plinth_server::{RulesConfig, SeriesConfig};
 use std::future::poll_fn;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -240,6 +240,91 @@ fn targets_are_told(server: &Taking, address: SocketAddr) {
     assert_eq!(one["labels"]["instance"], address.to_string());
     assert_eq!(one["discoveredLabels"]["__meta"], "z");
     assert_eq!(one["scrapeInterval"], "1s");
+}
+
+/// What is shown of the files of the test below.
+fn shown(rules: &str) -> String {
+    format!(
+        r#"global:
+  scrape_interval: 15s
+  external_labels:
+    region: eu
+alerting:
+  alertmanagers:
+  - scheme: http
+    path_prefix: /am
+    api_version: v2
+    static_configs:
+    - targets:
+      - 127.0.0.1:9
+rule_files:
+- {rules}
+scrape_configs:
+- job_name: first
+  basic_auth:
+    username: ali
+    password: <secret>
+  static_configs:
+  - targets:
+    - 127.0.0.1:1
+    labels:
+      dc: "a: b"
+- job_name: other
+  authorization:
+    credentials: <secret>
+"#
+    )
+}
+
+/// It was said to be empty, so nobody could see from outside what a server scrapes.
+#[test]
+fn the_configuration_in_force_is_told_without_its_secrets() {
+    let place = Place::new();
+    let config = |job: &str| {
+        format!(
+            r#"
+global: {{scrape_interval: 15s, external_labels: {{not: "of scraping"}}}}
+remote_write: [{{url: "http://elsewhere"}}]
+scrape_configs:
+- job_name: {job}
+  basic_auth: {{username: ali, password: sesame}}
+  static_configs: [{{targets: ["127.0.0.1:1"], labels: {{dc: "a: b"}}}}]
+- job_name: other
+  authorization: {{credentials: sesame}}
+"#
+        )
+    };
+    let file = place.write("scrape.yml", &config("first"));
+    let rules = place.write("rules.yml", "groups:\n- name: g\n  rules: []\n");
+    let rules = RulesConfig {
+        files: vec![rules.clone()],
+        alertmanagers: vec!["http://127.0.0.1:9/am".to_owned()],
+        external_labels: [("region".to_owned(), "eu".to_owned())].into(),
+        ..RulesConfig::default()
+    };
+    let named = rules.files[0].display().to_string();
+    let server =
+        Taking::with(SeriesConfig { scrape: Some(file), rules, ..SeriesConfig::default() });
+    let told = || {
+        let told: serde_json::Value =
+            serde_json::from_str(&server.get("/api/v1/status/config").text()).unwrap();
+        told["data"]["yaml"].as_str().unwrap().to_owned()
+    };
+    let expected = shown(&named);
+    assert_eq!(told(), expected);
+    // A changed file is in force once it is read again.
+    place.write("scrape.yml", &config("second"));
+    let second = expected.replace("first", "second");
+    for _ in 0..1200 {
+        if told() == second {
+            break;
+        }
+        block_on(Env::real().sleep(Duration::from_millis(50)));
+    }
+    assert_eq!(told(), second);
+    let without = Taking::with(SeriesConfig::default());
+    let nothing = r#"{"data":{"yaml":""},"status":"success"}"#;
+    assert_eq!(without.get("/api/v1/status/config").text(), nothing);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::reply::{IDLE, Made, Reply, State, Work, refusal};
 use super::sight::{is_of_all, metrics_of, seen};
 use super::throttle::Payer;
 use super::waiting::Sender;
-use super::{Hub, bodies, import, measured, otlp, pass, pulse, put, rules, scrape, write};
+use super::{Hub, bodies, import, measured, otlp, pass, pulse, put, write};
 use crate::http::{Bounds, Patience, Site};
 use crate::rights::{Identity, Rights};
 use hyper::body::{Body, Incoming};
@@ -417,8 +417,7 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
         if path == DELETE {
             return Ok(delete_parts(hub, &parts, head, text).await);
         }
-        let is_duty = rules::owns(path) || scrape::owns(path);
-        if is_duty && is_of_all(head) && parts.store(0).is_none() {
+        if Hub::is_of_duties(path) && is_of_all(head) && parts.store(0).is_none() {
             return of_first(hub, &parts, head, text).await;
         }
     }
@@ -622,7 +621,7 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
             Err((status, text)) => json_told(status, text),
         };
     }
-    let of_duties = is_of_all(head).then(|| hub.duties.answer(path, &parameters)).flatten();
+    let of_duties = is_of_all(head).then(|| hub.answer_of_duties(path, &parameters)).flatten();
     let (status, text) = match (path, of_duties) {
         (_, Some(answer)) => answer,
         (DELETE, None) => delete_series(store, &parameters).await,

@@ -33,6 +33,7 @@ mod events;
 mod gzip;
 mod http;
 mod import;
+mod in_force;
 mod keep;
 mod lines;
 mod measured;
@@ -52,6 +53,7 @@ mod sight;
 mod throttle;
 mod waiting;
 mod write;
+mod yaml;
 
 pub(crate) use self::charts::owns;
 pub(crate) use self::gzip::expanded;
@@ -242,6 +244,18 @@ impl Hub {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stops.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request of Prometheus' interface is about what the owner of the series, or of
+    /// their first part, does beside.
+    fn is_of_duties(path: &str) -> bool {
+        rules::owns(path) || scrape::owns(path) || in_force::owns(path)
+    }
+
+    /// What such a request is answered.
+    fn answer_of_duties(&self, path: &str, parameters: &[&[u8]]) -> Option<(u16, String)> {
+        let of_all = in_force::answer(self, path);
+        of_all.or_else(|| self.duties.answer(path, parameters))
     }
 
     /// Whether points may be taken from somebody, of whom it may be known already, and of which

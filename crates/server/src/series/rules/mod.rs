@@ -40,6 +40,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Rules {
     files: read::Files,
     options: Options,
+    external_labels: BTreeMap<String, String>,
     /// By file and name of the group.
     statuses: Mutex<BTreeMap<String, Arc<GroupStatus>>>,
     notifiers: Vec<Arc<notify::Notifier>>,
@@ -91,6 +92,7 @@ impl Rules {
         }
         Ok(Some(Self {
             files: read::Files::open(env, &config.files).await?,
+            external_labels: config.external_labels.clone(),
             options: Options { outside, ..Options::default() },
             statuses: Mutex::default(),
             notifiers,
@@ -190,6 +192,21 @@ impl Rules {
     fn statuses(&self) -> Vec<Arc<GroupStatus>> {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         statuses.values().cloned().collect()
+    }
+
+    /// The files that name them.
+    pub(super) fn files(&self) -> impl Iterator<Item = String> {
+        self.files.paths().iter().map(|path| path.display().to_string())
+    }
+
+    /// Labels that alerts get unless they have them.
+    pub(super) fn external_labels(&self) -> &BTreeMap<String, String> {
+        &self.external_labels
+    }
+
+    /// Where alerts are sent.
+    pub(super) fn alertmanagers(&self) -> impl Iterator<Item = &str> {
+        self.notifiers.iter().map(|notifier| notifier.url())
     }
 
     /// What a request of Prometheus' interface is answered, if it is about rules.

@@ -35,6 +35,10 @@ impl Files {
         Ok(files)
     }
 
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
     fn lock(&self) -> MutexGuard<'_, Read> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -30,6 +30,10 @@ const PASSED_OVER: [&str; 8] = [
     "runtime",
 ];
 
+/// What `global` says of rules, and of what is sent elsewhere.
+pub(super) const NOT_OF_SCRAPING: [&str; 4] =
+    ["evaluation_interval", "rule_query_offset", "external_labels", "query_log_file"];
+
 /// Targets that are scraped alike.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
@@ -304,11 +308,7 @@ impl Reader<'_> {
             match key.name() {
                 "scrape_interval" => interval = self.duration(value, "scrape_interval"),
                 "scrape_timeout" => timeout = Some(self.duration(value, "scrape_timeout")),
-                // Of rules, and of what is sent elsewhere.
-                "evaluation_interval"
-                | "rule_query_offset"
-                | "external_labels"
-                | "query_log_file" => {}
+                other if NOT_OF_SCRAPING.contains(&other) => {}
                 name => {
                     let rest = self
                         .limit(&mut limits, name, value)

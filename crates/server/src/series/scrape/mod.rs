@@ -20,9 +20,10 @@ mod targets;
 
 use super::Hub;
 use super::bodies::Bodies;
+use super::yaml::Yaml;
 use plinth_env::{Env, Signal};
 use plinth_rules::rfc3339;
-use plinth_rules::yaml::MAX_BYTES;
+use plinth_rules::yaml::{MAX_BYTES, parse};
 use plinth_series::form_pairs;
 use plinth_types::{Error, Result};
 use relabel::Labels;
@@ -50,6 +51,32 @@ pub(crate) struct Scraping {
 struct Shown {
     active: Vec<Arc<Scraped>>,
     dropped: Vec<(String, Labels)>,
+    configuration: Configuration,
+}
+
+/// What a file says of scraping, to be shown.
+#[derive(Clone, Default)]
+pub(super) struct Configuration {
+    pub(super) global: Vec<(String, Yaml)>,
+    pub(super) jobs: Vec<Yaml>,
+}
+
+impl Configuration {
+    /// That of a text that makes sense.
+    fn of(text: &str) -> Self {
+        let mut all = Self::default();
+        let Ok(Some(root)) = parse(text) else { return all };
+        let Yaml::Map(sections) = Yaml::shown(&root) else { return all };
+        for (name, section) in sections {
+            match (name.as_str(), section) {
+                ("global", Yaml::Map(fields)) => all.global = fields,
+                ("scrape_configs", Yaml::List(jobs)) => all.jobs = jobs,
+                _ => {}
+            }
+        }
+        all.global.retain(|(name, _)| !config::NOT_OF_SCRAPING.contains(&name.as_str()));
+        all
+    }
 }
 
 /// A target, and how it went.
@@ -147,6 +174,7 @@ struct Plan {
     jobs: usize,
     targets: Vec<Target>,
     dropped: Vec<(String, Labels)>,
+    configuration: Configuration,
 }
 
 /// Reads a configuration, and the files that it names.
@@ -157,8 +185,11 @@ async fn plan(env: &Env, file: &Path) -> std::result::Result<Plan, String> {
         String::from_utf8(bytes).map_err(|_| format!("{}: it is no UTF-8", path.display()))
     };
     let root = file.parent().unwrap_or(Path::new(""));
-    let jobs = config::parse(&file.display().to_string(), &text(file.to_owned()).await?, root)?;
-    let mut plan = Plan { jobs: jobs.len(), targets: Vec::new(), dropped: Vec::new() };
+    let said = text(file.to_owned()).await?;
+    let jobs = config::parse(&file.display().to_string(), &said, root)?;
+    let configuration = Configuration::of(&said);
+    let mut plan =
+        Plan { jobs: jobs.len(), targets: Vec::new(), dropped: Vec::new(), configuration };
     for job in jobs {
         let mut groups = job.of.groups.clone();
         for file in files(env, &job.of.files).await {
@@ -213,7 +244,11 @@ pub async fn check_scraping(env: &Env, file: &Path) -> std::result::Result<(usiz
 /// All that is wrong with it.
 pub(super) async fn check(env: &Env, file: Option<&Path>) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
-    plan(env, file).await.map(drop).map_err(|why| {
+    checked(env, file).await.map(drop)
+}
+
+async fn checked(env: &Env, file: &Path) -> Result<Plan> {
+    plan(env, file).await.map_err(|why| {
         let why = format!("what is to be scraped makes no sense:\n{why}");
         Error::client_invalid_operation().with_detail(why)
     })
@@ -226,11 +261,12 @@ impl Scraping {
     /// # Errors
     /// All that is wrong with it.
     pub(super) async fn open(env: &Env, file: Option<&Path>, most: usize) -> Result<Option<Self>> {
-        check(env, file).await?;
-        Ok(file.map(|file| Self {
+        let Some(file) = file else { return Ok(None) };
+        let configuration = checked(env, file).await?.configuration;
+        Ok(Some(Self {
             file: file.to_owned(),
             names: Bodies::up_to(most),
-            shown: Mutex::default(),
+            shown: Mutex::new(Shown { configuration, ..Shown::default() }),
             told: Mutex::default(),
             stop: Signal::new(),
             is_stopping: AtomicBool::new(false),
@@ -261,7 +297,18 @@ impl Scraping {
         dropped: Vec<(String, Labels)>,
     ) {
         let active = running.values().map(|(scraped, _)| scraped.clone()).collect();
-        *self.shown() = Shown { active, dropped };
+        let mut shown = self.shown();
+        (shown.active, shown.dropped) = (active, dropped);
+    }
+
+    /// Notes what the file says from now on.
+    fn hold(&self, configuration: Configuration) {
+        self.shown().configuration = configuration;
+    }
+
+    /// What the file said when it last made sense.
+    pub(super) fn configuration(&self) -> Configuration {
+        self.shown().configuration.clone()
     }
 
     /// What a request of Prometheus' interface is answered, if it is about targets.

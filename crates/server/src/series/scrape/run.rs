@@ -84,6 +84,7 @@ pub(super) async fn run(hub: Arc<Hub>) {
             match plan(&hub.env, &scraping.file).await {
                 Ok(plan) => {
                     scraping.is_read();
+                    scraping.hold(plan.configuration);
                     // Whoever is asked in another way from now on has ended before he begins.
                     end(gone(&plan.targets, &mut running), true).await;
                     begin(&hub, opened, plan.targets, &mut running);
