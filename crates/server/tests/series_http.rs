@@ -236,6 +236,48 @@ fn a_reader_that_goes_away_ends_its_query() {
     block_on(server.stop());
 }
 
+/// A query of PromQL that nobody waits for any more would be at work for minutes, and so would each
+/// that an impatient dashboard asks in its place.
+#[test]
+fn a_dashboard_that_goes_away_ends_its_query_and_others_are_answered() {
+    let server = start();
+    let mut points = String::new();
+    for host in 0..400 {
+        for minute in 0..60_u64 {
+            let time = minute * 60_000_000_000;
+            write!(points, "+load host=h{host}\r\n:{time}\r\n:{minute}\r\n").unwrap();
+        }
+    }
+    send(&server, &points);
+    let held = || {
+        let told: serde_json::Value =
+            serde_json::from_str(&ask(&server, "GET", "/api/stats", "").1).unwrap();
+        told["memory"]["query_bytes"].as_str().unwrap().parse::<u64>().unwrap()
+    };
+    // Each step of each series sorts six hours of seconds: more than is done in the two minutes
+    // that a query has.
+    let query =
+        "/api/v1/query_range?query=quantile_over_time(0.9,load[6h:1s])&start=0&end=10999&step=1";
+    let http = server.series_addresses().http.unwrap();
+    let one = "/api/v1/query?query=count(load)&time=60";
+    for _ in 0..3 {
+        let reader = Peer::to(http, &request("GET", query, ""));
+        while held() == 0 {
+            block_on(Env::real().sleep(Duration::from_millis(1)));
+        }
+        assert!(ask(&server, "GET", one, "").1.contains(r#"[60,"400"]"#));
+        drop(reader);
+        let mut looks = 0;
+        while held() > 0 {
+            looks += 1;
+            assert!(looks < 1000, "it goes on without anybody who waits for it");
+            block_on(Env::real().sleep(Duration::from_millis(10)));
+        }
+    }
+    assert!(ask(&server, "GET", one, "").1.contains(r#"[60,"400"]"#));
+    block_on(server.stop());
+}
+
 /// What a query is answered with this header: the head, and the body with the chunks put together.
 fn ask_with(server: &Server, header: &str, path: &str, body: &str) -> (String, Vec<u8>) {
     let request = request("POST", path, body)
