@@ -71,8 +71,9 @@ struct Ring {
     entries: VecDeque<Entry>,
     /// Series that were deleted, which takes no operator: nobody else drives the others out.
     deletions: VecDeque<Entry>,
-    /// All that ever came.
+    /// All that ever came, and those of them that operators did.
     count: u64,
+    operations: u64,
 }
 
 /// Series are being deleted.
@@ -114,7 +115,10 @@ impl Audit {
 
     /// Somebody did that.
     pub(crate) fn note(&self, who: Who, what: &str) {
-        self.add(who, what, |ring| &mut ring.entries);
+        self.add(who, what, |ring| {
+            ring.operations += 1;
+            &mut ring.entries
+        });
     }
 
     /// Somebody begins to delete series: told when it ends, however it does.
@@ -135,6 +139,11 @@ impl Audit {
             entries.pop_front();
         }
         entries.push_back(entry);
+    }
+
+    /// How much operators have done so far: it grows before one is told that his work is done.
+    pub(crate) fn operations(&self) -> u64 {
+        self.ring().operations
     }
 
     /// Notes what a commit does of an operator's things, if it does any, once it is carried out.

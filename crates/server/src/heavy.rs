@@ -10,10 +10,11 @@
 //! ```
 //!
 //! Always: connections have turns, so who asks for much waits for himself; the task rests for as
-//! long as it has worked, so that all of this together takes half a processor at most. Status
-//! documents are made twenty times a second when they are asked for more often, and those who ask
-//! share them. To send them takes time, too: of those who ask for one after the other a thousand a
-//! second get one.
+//! long as it has worked, so that all of this together takes half a processor at most. Who asks for
+//! the status now and then gets one of the moment; once ten were asked for at a time one is made a
+//! second, which all who ask share. One from before an operator did something is nobody's any more.
+//! To send them takes time, too: of those who ask for one after the other a thousand a second get
+//! one.
 
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal};
@@ -23,11 +24,14 @@ use std::time::Duration;
 
 /// The number in whose name HTTP asks, which no connection has.
 pub(crate) const HTTP: u64 = u64::MAX;
-/// How long a status document is good for where they are asked for all the time: about a hundredth
-/// of a processor makes them.
-const STATUS_AGE: Duration = Duration::from_millis(50);
+/// How long a status document is good for where they are asked for all the time.
+const STATUS_AGE: Duration = Duration::from_secs(1);
 /// Status documents that are made at once when none was asked for in a while.
 const STATUS_BURST: u32 = 10;
+
+/// What an operator has done, and what has been learnt of rights and quotas: numbers that grow with
+/// each. A document of before isn't shown to who asks behind it.
+pub(crate) type AsOf = [u64; 3];
 
 /// How long the task rests at least behind a document for somebody who has had one just before.
 pub(crate) const REST: Duration = Duration::from_millis(1);
@@ -82,21 +86,26 @@ impl Heavy {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The status document that was made last, if that has to do for who asks now.
-    pub(crate) fn shared_status(&self, now: Duration) -> Option<Arc<str>> {
-        self.documents().shared(now)
+    /// Whether who asks for a status document now gets one of his own, as there were few lately.
+    pub(crate) fn may_have_own_status(&self, now: Duration) -> bool {
+        self.documents().take_own(now)
+    }
+
+    /// The status document that was made last, if that does for who gets none of his own.
+    pub(crate) fn recent_status(&self, now: Duration, as_of: AsOf) -> Option<Arc<str>> {
+        self.documents().recent(now, as_of)
     }
 
     /// The one that was begun after `asked`, if there is one.
     pub(crate) fn status_since(&self, asked: Duration) -> Option<Arc<str>> {
         let documents = self.documents();
-        let (_, document) = documents.last.as_ref().filter(|(made, _)| *made > asked)?;
-        Some(document.clone())
+        let last = documents.last.as_ref().filter(|last| last.began > asked)?;
+        Some(last.document.clone())
     }
 
-    /// Keeps one that was begun then, for others.
-    pub(crate) fn keep_status(&self, began: Duration, document: Arc<str>) {
-        self.documents().last = Some((began, document));
+    /// Keeps one that was begun then, and for which that had been done, for others.
+    pub(crate) fn keep_status(&self, began: Duration, as_of: AsOf, document: Arc<str>) {
+        self.documents().last = Some(Made { began, as_of, document });
     }
 
     /// Has `job` carried out when it is the connection's turn. The reply fails with
@@ -173,10 +182,17 @@ impl Heavy {
     }
 }
 
-/// The status document that was made last.
+/// A status document.
+struct Made {
+    began: Duration,
+    as_of: AsOf,
+    document: Arc<str>,
+}
+
+/// The status document that was made last, and how many may be made.
 #[derive(Default)]
 struct StatusDocuments {
-    last: Option<(Duration, Arc<str>)>,
+    last: Option<Made>,
     /// How many may be made at once, and since when that is so. Each [`STATUS_AGE`] makes one more.
     left: f64,
     since: Duration,
@@ -184,8 +200,7 @@ struct StatusDocuments {
 }
 
 impl StatusDocuments {
-    /// The last document, if that has to do.
-    fn shared(&mut self, now: Duration) -> Option<Arc<str>> {
+    fn take_own(&mut self, now: Duration) -> bool {
         if !std::mem::replace(&mut self.is_counting, true) {
             self.left = STATUS_BURST.into();
         } else {
@@ -193,13 +208,17 @@ impl StatusDocuments {
             self.left = (self.left + passed).min(STATUS_BURST.into());
         }
         self.since = now;
-        if self.left >= 1.0 {
+        let may = self.left >= 1.0;
+        if may {
             self.left -= 1.0;
-            return None;
         }
-        let (_, document) =
-            self.last.as_ref().filter(|(made, _)| now.saturating_sub(*made) < STATUS_AGE)?;
-        Some(document.clone())
+        may
+    }
+
+    fn recent(&self, now: Duration, as_of: AsOf) -> Option<Arc<str>> {
+        let last = self.last.as_ref()?;
+        let does = last.as_of == as_of && now.saturating_sub(last.began) < STATUS_AGE;
+        does.then(|| last.document.clone())
     }
 }
 
@@ -240,18 +259,21 @@ mod tests {
     fn documents_are_of_the_moment_unless_they_are_asked_for_all_the_time() {
         let mut documents = StatusDocuments::default();
         let mut made = 0;
-        for millis in 0..5000 {
+        let mut ask = |millis, as_of| {
             let now = Duration::from_millis(millis);
-            match documents.shared(now) {
-                Some(_) => {}
-                None => {
-                    made += 1;
-                    documents.last = Some((now, "{}".into()));
-                }
+            if documents.take_own(now) || documents.recent(now, as_of).is_none() {
+                made += 1;
+                documents.last = Some(Made { began: now, as_of, document: "{}".into() });
             }
-        }
-        assert_eq!(made, STATUS_BURST + 99);
+            made
+        };
+        let seconds = 5;
+        let of_a_flood = (0..1000 * seconds).map(|millis| ask(millis, [0; 3])).last();
+        assert!(of_a_flood.is_some_and(|made| made <= u64::from(STATUS_BURST) + seconds));
+        // What an operator has done since is in the next one, and that is everybody's.
+        let before = ask(5000, [0; 3]);
+        assert_eq!((ask(5001, [1, 0, 0]), ask(5002, [1, 0, 0])), (before + 1, before + 1));
         // After a while without any, they are of the moment again.
-        assert!(documents.shared(Duration::from_secs(60)).is_none());
+        assert_eq!((ask(60_000, [1, 0, 0]), ask(60_001, [1, 0, 0])), (before + 2, before + 3));
     }
 }

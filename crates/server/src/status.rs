@@ -3,7 +3,7 @@
 //! FoundationDB's tools look for addresses, processes and clients in it; an endpoint in a process
 //! has none of them.
 
-use crate::heavy::REST;
+use crate::heavy::{AsOf, REST};
 use crate::shared::Shared;
 use plinth_env::reply::{Reply, promise};
 use serde_json::{Map, Value, json};
@@ -17,35 +17,46 @@ const PROTOCOL: &str = "fdb00b073000000";
 const LISTED: usize = 20;
 
 /// The status document, with the server's part in it: of this moment, or, where it is asked for all
-/// the time, of a moment before it. `is_often`: whoever asks has asked just before, and waits for
+/// the time, of a second before it. `is_often`: whoever asks has asked just before, and waits for
 /// his turn.
 pub(crate) fn document(shared: &Arc<Shared>, connection: u64, is_often: bool) -> Reply<Arc<str>> {
     let asked = shared.env.now();
+    let heavy = &shared.turns.heavy;
     let rest = if is_often { REST } else { Duration::ZERO };
-    if !is_often && let Some(document) = shared.turns.heavy.shared_status(asked) {
+    let has_own = !is_often && heavy.may_have_own_status(asked);
+    if !is_often
+        && !has_own
+        && let Some(document) = heavy.recent_status(asked, as_of(shared))
+    {
         return Reply::ready(Ok(document));
     }
     let theirs = shared.clone();
-    shared.turns.heavy.submit_and_rest(connection, rest, move || {
-        let again = is_often.then(|| theirs.turns.heavy.shared_status(theirs.env.now())).flatten();
-        if let Some(document) = again {
-            return Reply::ready(Ok(document));
-        }
-        let began = theirs.env.now();
+    heavy.submit_and_rest(connection, rest, move || {
+        let (heavy, began) = (&theirs.turns.heavy, theirs.env.now());
+        let as_of = as_of(&theirs);
+        let has_own = has_own || (is_often && heavy.may_have_own_status(began));
+        let recent = || if has_own { None } else { heavy.recent_status(began, as_of) };
         // One that was begun meanwhile, for another, says as much.
-        if let Some(document) = theirs.turns.heavy.status_since(asked) {
+        if let Some(document) = heavy.status_since(asked).or_else(recent) {
             return Reply::ready(Ok(document));
         }
         let (done, reply) = promise();
+        let server = theirs.clone();
         theirs.endpoint.status_json().on_complete(move |document| {
             done.send(document.map(|document| {
-                let document: Arc<str> = complete(&theirs, &document).into();
-                theirs.turns.heavy.keep_status(began, document.clone());
+                let document: Arc<str> = complete(&server, &document).into();
+                server.turns.heavy.keep_status(began, as_of, document.clone());
                 document
             }));
         });
         reply
     })
+}
+
+/// What operators have done here, and what has been learnt of rights and quotas.
+fn as_of(shared: &Shared) -> AsOf {
+    let doors = &shared.doors;
+    [doors.audit.operations(), doors.rights.epoch(), doors.quotas.epoch()]
 }
 
 /// The endpoint's document with the server's part in it; as it is if it is none.
