@@ -6,12 +6,14 @@
 //! neither half a request nor an answer that nobody takes keeps anything. Heads are bounded by
 //! hyper's buffer, bodies by whoever reads them, connections by a number: beyond it one whose turn
 //! it is makes room for the newcomer (`crowd.rs`), so that no number of half requests keeps a probe
-//! from its answer.
+//! from its answer. Where all of them are being answered, nobody can make room: then a newcomer has
+//! a place among a few more, and may ask there whether anybody is here, and nothing else.
 
 use crate::crowd::{Waited, who_makes_room};
 use crate::door::Door;
 use crate::rights::{Identity, Rights};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::rt::ReadBufCursor;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,7 +26,7 @@ use std::convert::Infallible;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -60,6 +62,8 @@ pub(crate) trait Site: Send + Sync + 'static {
 pub(crate) struct Bounds {
     /// How many at a time.
     pub(crate) connections: usize,
+    /// How many more, of those who come while all of them are being answered: for probes.
+    pub(crate) probes: usize,
     /// What one keeps of a request's head and of an answer that is being sent.
     pub(crate) buffer: usize,
     /// How long one may be without a whole request.
@@ -71,7 +75,7 @@ pub(crate) struct Bounds {
 
 /// Answers until told to stop.
 pub(crate) async fn serve<S: Site>(site: Arc<S>, door: Door) {
-    let open = Arc::new(Slots::default());
+    let open = Arc::new(Places::default());
     loop {
         match race(site.stop().wait(), door.accept()).await {
             First::Left(()) => return,
@@ -81,8 +85,30 @@ pub(crate) async fn serve<S: Site>(site: Arc<S>, door: Door) {
     }
 }
 
-/// The connections of a door, by number: where each comes from, and how long it has for what it is
-/// to do.
+/// The places of a door: the usual ones, and those for probes.
+#[derive(Default)]
+struct Places {
+    usual: Slots,
+    probes: Slots,
+}
+
+impl Places {
+    /// As [`Slots::enter`], among the probes if there is no other place.
+    fn enter(&self, address: IpAddr, patience: &Arc<Patience>, bounds: &Bounds) -> Option<u64> {
+        let usual = self.usual.enter(address, patience, bounds.connections);
+        usual.or_else(|| {
+            patience.is_for_probes.store(true, Ordering::Relaxed);
+            self.probes.enter(address, patience, bounds.probes)
+        })
+    }
+
+    fn leave(&self, number: u64, patience: &Arc<Patience>) {
+        let slots = if patience.is_for_probes() { &self.probes } else { &self.usual };
+        slots.leave(number, patience);
+    }
+}
+
+/// Connections by number: where each comes from, and how long it has for what it is to do.
 #[derive(Default)]
 struct Slots(Mutex<BTreeMap<u64, (IpAddr, Arc<Patience>)>>);
 
@@ -125,12 +151,12 @@ impl Slots {
 }
 
 /// Gives a connection its task, unless too many are being answered.
-fn admit<S: Site>(site: &Arc<S>, open: &Arc<Slots>, stream: Stream) {
+fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream) {
     let address = stream.peer_address().ip();
     let met = site.rights().map_or(Identity::at(address), |rights| rights.meet(&stream));
     let patience = Arc::new(Patience::new(site.env(), met));
     patience.set(S::BOUNDS.idle);
-    let Some(number) = open.enter(address, &patience, S::BOUNDS.connections) else { return };
+    let Some(number) = open.enter(address, &patience, &S::BOUNDS) else { return };
     let (theirs, open) = (site.clone(), open.clone());
     drop(site.env().spawn_network_behind(usize::MAX, "http", async move {
         converse(theirs, stream, &patience).await;
@@ -146,7 +172,14 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
     }
     let service = service_fn(|request: Request<Incoming>| {
         let answer = site.clone().answer(request, patience.clone());
-        async move { Ok::<_, Infallible>(answer.await) }
+        async move {
+            let mut answer = answer.await;
+            if patience.is_for_probes() {
+                // Whoever comes again may find a place of another kind.
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .max_buf_size(S::BOUNDS.buffer)
@@ -170,6 +203,8 @@ pub(crate) struct Patience {
     other_side: Identity,
     at: AtomicU64,
     since: AtomicU64,
+    /// It has a place where it may ask for little: it can be told to make room at any time.
+    is_for_probes: AtomicBool,
     /// It had to make room.
     displaced: Signal,
 }
@@ -178,7 +213,8 @@ impl Patience {
     /// One that has ended.
     pub(crate) fn new(env: &Env, other_side: Identity) -> Self {
         let (at, since) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { env: env.clone(), other_side, at, since, displaced: Signal::new() }
+        let is_for_probes = AtomicBool::new(false);
+        Self { env: env.clone(), other_side, at, since, is_for_probes, displaced: Signal::new() }
     }
 
     /// The other side has so long for what comes next.
@@ -199,9 +235,16 @@ impl Patience {
         (self.at.load(Ordering::Relaxed) != u64::MAX).then(|| self.since.load(Ordering::Relaxed))
     }
 
-    /// It isn't the other side that has to hurry now.
+    /// It isn't the other side that has to hurry now; a probe's time goes on.
     pub(crate) fn stop(&self) {
-        self.at.store(u64::MAX, Ordering::Relaxed);
+        if !self.is_for_probes() {
+            self.at.store(u64::MAX, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it may ask for nothing but whether anybody is here.
+    pub(crate) fn is_for_probes(&self) -> bool {
+        self.is_for_probes.load(Ordering::Relaxed)
     }
 
     fn has_passed(&self) -> bool {

@@ -8,7 +8,7 @@
 mod common;
 
 use common::around::{Altered, Around};
-use common::peer::Peer;
+use common::peer::{Peer, ask_at};
 use common::*;
 use plinth_client::{Database, Endpoint, TransactionOption};
 use plinth_env::reply::{Promise, Reply, promise};
@@ -76,6 +76,57 @@ fn a_probe_is_answered_however_many_half_requests_there_are() {
         let answer = String::from_utf8(probe.all()).unwrap();
         assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer:?}");
     }
+}
+
+/// The same on the port of series: there a question may take as long as it has to, so that nobody
+/// makes room who is being answered.
+#[test]
+fn a_probe_of_series_is_answered_however_many_requests_there_are() {
+    let (stuck, server) = serve_series(Limits::default());
+    let address = server.series_addresses().http.unwrap();
+    let ask = |request: &str| {
+        let mut asker = Peer::to(address);
+        asker.send(request);
+        asker
+    };
+    let probe = |path: &str| {
+        let mut probe = Raw::to(address);
+        probe.send(format!("GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        String::from_utf8(probe.all()).unwrap()
+    };
+    let points = |host: &str| {
+        let line = format!("cpu,host={host} value=1 1000000000\n");
+        format!("POST /write HTTP/1.1\r\nContent-Length: {}\r\n\r\n{line}", line.len())
+    };
+    assert!(ask(&points("a")).until("\r\n").starts_with("HTTP/1.1 204"));
+    let half: Vec<_> = (0..300).map(|_| ask("GET /api/query HTTP/1.1\r\nHost: ")).collect();
+    for path in ["/health", "/-/healthy", "/-/ready", "/ready"] {
+        assert!(probe(path).starts_with("HTTP/1.1 200 OK\r\n"), "{path}");
+    }
+    drop(half);
+    stuck.is_stuck.store(true, Ordering::Relaxed);
+    // Nothing is saved any more, and as many wait for that as there are connections.
+    let mut waiting: Vec<_> = (0..300).map(|_| ask(&points("a"))).collect();
+    for path in ["/health", "/-/healthy", "/-/ready", "/ready"] {
+        let told = probe(path);
+        assert!(told.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {told}");
+    }
+    // One whose request had not been read yet may have made room, so there come more of them.
+    let told = loop {
+        waiting.push(ask(&points("a")));
+        match ask_at(address, "GET", "/api/v1/query?query=cpu", "", "") {
+            (503, told) => break told,
+            _ => assert!(waiting.len() < 1000, "there is always a place"),
+        }
+    };
+    assert!(told.contains("there is room for probes alone"), "{told}");
+    // Probes that never end make room for each other.
+    let half: Vec<_> = (0..50).map(|_| ask("GET /health HTTP/1.1\r\nHost: ")).collect();
+    assert!(probe("/health").starts_with("HTTP/1.1 200 OK\r\n"));
+    drop(half);
+    stuck.let_go();
+    drop(waiting);
+    block_on(server.stop());
 }
 
 async fn send(stream: &mut Stream, bytes: &[u8]) {
@@ -205,7 +256,8 @@ fn serve_series(limits: Limits) -> (Arc<Stuck>, Server) {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
     let (is_stuck, unanswered) = (AtomicBool::new(false), Mutex::default());
     let stuck = Arc::new(Stuck { inner: node.endpoint(), is_stuck, unanswered });
-    let series = SeriesConfig { resp: Some(loopback()), ..SeriesConfig::default() };
+    let [resp, http] = [Some(loopback()), Some(loopback())];
+    let series = SeriesConfig { resp, http, ..SeriesConfig::default() };
     let config =
         ServerConfig { listen: vec![loopback()], series, limits, ..ServerConfig::default() };
     let server = block_on(Server::start(Arc::new(Altered(stuck.clone())), config)).unwrap();

@@ -100,7 +100,7 @@ impl Console {
 impl Site for Console {
     type Answer = Reply;
     const BOUNDS: Bounds =
-        Bounds { connections: 128, buffer: 16 << 10, idle: IDLE, half_close: true };
+        Bounds { connections: 128, probes: 0, buffer: 16 << 10, idle: IDLE, half_close: true };
 
     fn env(&self) -> &Env {
         &self.shared.env

@@ -21,7 +21,8 @@ struct Slow {
 
 impl Site for Slow {
     type Answer = Whole;
-    const BOUNDS: Bounds = Bounds { connections: 2, buffer: 8192, idle: IDLE, half_close: false };
+    const BOUNDS: Bounds =
+        Bounds { connections: 2, probes: 0, buffer: 8192, idle: IDLE, half_close: false };
 
     fn env(&self) -> &Env {
         &self.env
@@ -85,7 +86,7 @@ fn serve_slowly(sim: &Simulation) -> (SocketAddr, Arc<Slow>) {
     let listener = sim.run_until(env.sockets().listen(address)).expect("the address is free");
     let theirs = site.clone();
     drop(env.clone().spawn("accept", async move {
-        let open = Arc::new(Slots::default());
+        let open = Arc::new(Places::default());
         while let Ok(stream) = listener.accept().await {
             admit(&theirs, &open, stream);
         }

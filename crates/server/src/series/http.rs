@@ -16,7 +16,7 @@ use super::reply::{IDLE, Made, Reply, State, Work, refusal};
 use super::sight::{is_of_all, metrics_of, seen};
 use super::throttle::Payer;
 use super::waiting::Sender;
-use super::{Hub, bodies, import, measured, otlp, pass, pulse, put, write};
+use super::{Hub, bodies, import, measured, otlp, pass, probes, pulse, put, write};
 use crate::http::{Bounds, Patience, Site};
 use crate::rights::{Identity, Rights};
 use hyper::body::{Body, Incoming};
@@ -49,8 +49,7 @@ const MAX_CONSOLE: usize = 4 << 20;
 
 impl Site for Hub {
     type Answer = Reply;
-    const BOUNDS: Bounds =
-        Bounds { connections: 256, buffer: 128 << 10, idle: IDLE, half_close: false };
+    const BOUNDS: Bounds = probes::BOUNDS;
 
     fn env(&self) -> &Env {
         &self.env
@@ -92,6 +91,7 @@ async fn check(
     request: &mut Request<Incoming>,
     patience: &Patience,
 ) -> Result<Admitted, (StatusCode, &'static str)> {
+    probes::check(request.uri().path(), patience)?;
     let from = patience.other_side();
     if let Some(told) = request.headers().get(pass::LEASE) {
         let is_known = told.to_str().is_ok_and(|told| hub.slot.is_secret(told));

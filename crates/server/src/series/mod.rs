@@ -44,6 +44,7 @@ mod own;
 mod parts;
 mod pass;
 mod post;
+mod probes;
 mod pulse;
 mod put;
 mod reply;
