@@ -87,11 +87,11 @@ impl Room {
             if let Err(error) = self.fill(number) {
                 return (number, error);
             }
-            assert!(
-                self.taken() < BOUND + (2 << 20),
-                "the bound is exceeded by far: {}",
-                self.taken()
-            );
+            // Now and then: a server that is asked all the time tells of a second before.
+            if number % 64 == 63 {
+                let taken = self.taken();
+                assert!(taken < BOUND + (2 << 20), "the bound is exceeded by far: {taken}");
+            }
             self.run_for(Duration::from_millis(5));
         }
         unreachable!("it is full some time");
