@@ -57,6 +57,7 @@ mod process;
 mod reference;
 mod scratch;
 mod series;
+mod series_settings;
 mod server;
 mod settings;
 mod shell;

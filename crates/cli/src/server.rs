@@ -13,13 +13,13 @@ use crate::interrupt;
 use crate::member::{self, Member, Plan};
 use crate::process;
 use crate::scratch::Scratch;
+use crate::series_settings;
 use crate::settings::{self, Settings};
 use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
-use plinth::series::{MAX_PARTS, SeriesLimits};
 use plinth::{Builder, Compression, Database, EngineKind, Local, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
@@ -43,8 +43,6 @@ const RESP_PORT: u16 = 8282;
 const UDP_PORT: u16 = 8383;
 const OPENTSDB_PORT: u16 = 4242;
 const QUERY_PORT: u16 = 8181;
-/// Parts of the series of a FoundationDB, unless it is said how many.
-const PARTS_OF_A_STORE: usize = 8;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -645,12 +643,12 @@ fn config(
             graphite: settings.address("series-graphite"),
             http: settings.address("series-http"),
             token_file: settings.path("series-token"),
-            prefix: series_prefix(settings)?,
-            parts: series_parts(settings)?,
+            prefix: series_settings::prefix(settings)?,
+            parts: series_settings::parts(settings)?,
             threads: settings.count("series-threads"),
             metrics: settings.flag("series-metrics"),
             retention: settings.retention("series-retention"),
-            limits: series_limits(settings),
+            limits: series_settings::limits(settings),
             rules: RulesConfig {
                 files: settings.texts("rules").into_iter().map(PathBuf::from).collect(),
                 alertmanagers: settings.texts("alertmanager"),
@@ -714,38 +712,6 @@ fn tell_kept_engine(database: &Database, settings: &Settings) {
             "the database keeps the engine it was made with; plinth migrate copies it into a new one"
         );
     }
-}
-
-/// How many series there may be. Their rows are bounded once the database is open.
-fn series_limits(settings: &Settings) -> SeriesLimits {
-    let usual = SeriesLimits::default();
-    let count = |name, usual| settings.count(name).map_or(usual, |count| count as u64);
-    let quarter = || settings.bytes("memory").map(|bytes| bytes / 4);
-    let memory = settings.bytes("series-memory").or_else(quarter);
-    SeriesLimits {
-        series: count("series-limit", usual.series),
-        of_metric: count("series-metric-limit", usual.of_metric),
-        of_label: settings.count("series-label-limit").map(|count| count as u64),
-        memory: memory.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.memory),
-        stored: None,
-    }
-}
-
-/// Into how many parts series are divided that there are none of yet.
-fn series_parts(settings: &Settings) -> Result<Option<usize>, Failure> {
-    let usual = settings.text("store").map(|_| PARTS_OF_A_STORE);
-    let parts = settings.count("series-parts").or(usual);
-    match parts.filter(|parts| !parts.is_power_of_two() || *parts > MAX_PARTS) {
-        None => Ok(parts),
-        Some(parts) => Err(Failure::usage(format!(
-            "series-parts {parts}: a power of two expected, at most {MAX_PARTS}"
-        ))),
-    }
-}
-
-fn series_prefix(settings: &Settings) -> Result<Option<Vec<u8>>, Failure> {
-    let prefix = settings.text("series-prefix").map(crate::series::prefix_of_series).transpose();
-    prefix.map_err(|why| Failure::usage(format!("series-prefix: {why}")))
 }
 
 /// The server's certificates, if it is to have any.

@@ -169,7 +169,7 @@ fn a_sender_that_makes_series_too_fast_waits_and_those_that_are_there_cost_him_n
     let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, SeriesLimits::default());
     let env = Env::real();
-    let sender = Arc::new(Newcomers::new(&env, 1_000));
+    let sender = Arc::new(Newcomers::new(&env, "one".to_owned(), 1_000, 1_000_000));
     let mut session = session();
     session.count_for(sender.clone());
     let text = |hosts: std::ops::Range<u32>| {
@@ -181,7 +181,7 @@ fn a_sender_that_makes_series_too_fast_waits_and_those_that_are_there_cost_him_n
     assert!(env.now() - began >= std::time::Duration::from_millis(500));
     assert!(!sender.is_rested(env.now()));
     let mut other = self::session();
-    other.count_for(Arc::new(Newcomers::new(&env, 1)));
+    other.count_for(Arc::new(Newcomers::new(&env, "other".to_owned(), 1, 1_000_000)));
     // At one a second, new ones would take three quarters of an hour.
     assert!(said(&mut other, &store, &text(0..2_500)).starts_with("+OK 2500"));
 }

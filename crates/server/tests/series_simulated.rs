@@ -15,6 +15,8 @@ mod parts;
 mod rights;
 #[path = "series_simulated/rules.rs"]
 mod rules;
+#[path = "series_simulated/sources.rs"]
+mod sources;
 
 use plinth_client::Database;
 use plinth_env::simulated::{NetworkPlan, Random, Simulation};

@@ -267,6 +267,12 @@ const ALL: &[Setting] = &[
         "Values of one label of a metric at most",
     ),
     Setting::new(
+        "series-source-limit",
+        Kind::Count,
+        Otherwise("half of series-limit"),
+        "New time series from one address at once, and within a day",
+    ),
+    Setting::new(
         "series-new-limit",
         Kind::Count,
         Is("50000"),

@@ -423,7 +423,11 @@ impl Session {
         }
         let mut wait = Duration::ZERO;
         if !names.is_empty() {
-            let Admitted { series, made } = store.admit(&names).await?;
+            let now = store.env().now();
+            let newcomers = self.newcomers.as_deref();
+            let grant = newcomers.map(|newcomers| newcomers.grant(now, names.len()));
+            let Admitted { series, made } = store.admit(&names, grant.as_ref()).await?;
+            drop(grant);
             let refused = self.intake.names.open(first, series);
             let is_denied = |(_, why): &(Name, Error)| matches!(why, Error::Denied { .. });
             self.sight.is_exceeded |= refused.iter().any(is_denied);

@@ -7,8 +7,9 @@
 //! memory take is counted there; and rows as a whole are estimated, once a second. What would be
 //! one too many is refused by name, and all else goes on.
 //!
-//! Senders are slowed down besides: whoever makes series faster than that waits with what comes
-//! next ([`Newcomers`]).
+//! Senders have bounds of their own besides ([`Newcomers`]): whoever makes series too fast waits
+//! with what comes next, and whoever has made as many within a day as one source may makes no more
+//! for now, so that none takes the room of all others.
 //!
 //! Points that transactions have written ([`SeriesLayer`](crate::SeriesLayer)) are not refused
 //! here: they are committed already, and whoever may write keys has other bounds.
@@ -19,8 +20,8 @@ use crate::name::Name;
 use plinth_env::Env;
 use plinth_types::KeyRange;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How many series there may be, and how much they may take.
@@ -33,6 +34,8 @@ pub struct SeriesLimits {
     /// Values of one label of a metric; `None` for as many as the metric has series. A store that
     /// is divided into parts has so many in each.
     pub of_label: Option<u64>,
+    /// Series that one sender may make at once, and within a day; `None` for half of all.
+    pub of_source: Option<u64>,
     /// Bytes of memory for the series that points were appended to since the store was opened,
     /// about; open leaves are bounded by [`Settings::open_points`](crate::Settings::open_points).
     pub memory: usize,
@@ -43,7 +46,8 @@ pub struct SeriesLimits {
 impl Default for SeriesLimits {
     fn default() -> Self {
         let (series, of_metric) = (10_000_000, 5_000_000);
-        Self { series, of_metric, of_label: None, memory: 1 << 30, stored: None }
+        let (of_label, of_source, stored) = (None, None, None);
+        Self { series, of_metric, of_label, of_source, memory: 1 << 30, stored }
     }
 }
 
@@ -74,7 +78,20 @@ fn one_too_many(what: String) -> Error {
     Error::TooMany { what }
 }
 
+/// What bounds the series that are made of names that somebody sends.
+#[derive(Clone, Copy)]
+pub(super) struct Within<'a> {
+    pub(super) limits: &'a SeriesLimits,
+    /// What is left of his own.
+    pub(super) grant: Option<&'a Grant<'a>>,
+}
+
 impl SeriesLimits {
+    /// Series that one sender may make at once, and within a day.
+    pub fn of_one_source(&self) -> u64 {
+        self.of_source.unwrap_or(self.series / 2).max(1)
+    }
+
     /// Whether so many new series could come to be too many, beside all that there are and the most
     /// of one metric, while other parts' owners make some.
     pub(super) fn is_near(&self, all: u64, of_metric: Option<u64>, new: usize) -> bool {
@@ -167,42 +184,138 @@ pub(crate) struct Admitted {
     pub(crate) made: usize,
 }
 
-/// How fast one sender may make series: what all of its sessions have together.
+/// How fast one sender may make series, and how many within a day: what all of its sessions have
+/// together.
 ///
-/// Series are made first and waited for afterwards, so that who makes a few of them now and then
-/// never waits.
+/// What comes too fast is made first and waited for afterwards, so that who makes a few of them now
+/// and then never waits. What is too many is not made.
 #[derive(Debug)]
 pub struct Newcomers {
+    /// Whose they are, in words.
+    source: String,
     a_second: u32,
-    /// What may be made at once at that moment; less than 0 for what has been made too fast.
-    state: Mutex<(Duration, f64)>,
+    a_day: u64,
+    state: Mutex<Account>,
+}
+
+/// What a sender may make, as of a moment.
+#[derive(Debug)]
+struct Account {
+    then: Duration,
+    /// At once; less than 0 for what has been made too fast.
+    at_once: f64,
+    /// Within a day.
+    within_day: f64,
 }
 
 /// So many seconds' series may be made at once.
 const BURST: f64 = 2.0;
+const DAY: f64 = 24.0 * 3600.0;
+/// A sender that has so much of its day left is as one that has made none.
+const NEARLY_ALL: f64 = 15.0 / 16.0;
 
 impl Newcomers {
-    /// A sender that has made none and may make so many a second.
-    pub fn new(env: &Env, a_second: u32) -> Self {
-        Self { a_second, state: Mutex::new((env.now(), f64::from(a_second) * BURST)) }
+    /// A sender, called `source`, that has made none and may make so many a second and a day.
+    pub fn new(env: &Env, source: String, a_second: u32, a_day: u64) -> Self {
+        let state = Self::full(env.now(), a_second, a_day);
+        Self { source, a_second, a_day, state: Mutex::new(state) }
+    }
+
+    fn full(now: Duration, a_second: u32, a_day: u64) -> Account {
+        Account { then: now, at_once: f64::from(a_second) * BURST, within_day: a_day as f64 }
+    }
+
+    fn account(&self, now: Duration) -> MutexGuard<'_, Account> {
+        let mut account = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = now.saturating_sub(account.then).as_secs_f64();
+        let (rate, a_day) = (f64::from(self.a_second), self.a_day as f64);
+        account.at_once = (account.at_once + passed * rate).min(rate * BURST);
+        account.within_day = (account.within_day + passed * a_day / DAY).min(a_day);
+        account.then = account.then.max(now);
+        account
     }
 
     /// Some were made: how long to wait before more are.
     pub(crate) fn made(&self, now: Duration, count: usize) -> Duration {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (then, left) = *state;
+        let mut account = self.account(now);
+        account.at_once -= count as f64;
         let rate = f64::from(self.a_second);
-        let left =
-            (left + now.saturating_sub(then).as_secs_f64() * rate).min(rate * BURST) - count as f64;
-        *state = (now, left);
-        if left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-left / rate) }
+        if account.at_once >= 0.0 {
+            Duration::ZERO
+        } else {
+            Duration::from_secs_f64(-account.at_once / rate)
+        }
     }
 
-    /// Whether it is as if it had made none.
+    /// Up to so many are about to be made: as many as still may.
+    pub(crate) fn grant(&self, now: Duration, count: usize) -> Grant<'_> {
+        let mut account = self.account(now);
+        let granted = account.within_day.floor().max(0.0).min(count as f64);
+        account.within_day -= granted;
+        Grant { sender: self, left: AtomicU64::new(granted as u64) }
+    }
+
+    /// Whether it is nearly as if it had made none.
     pub fn is_rested(&self, now: Duration) -> bool {
-        self.made(now, 0);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.1 >= f64::from(self.a_second) * BURST
+        let account = self.account(now);
+        let full = Self::full(now, self.a_second, self.a_day);
+        account.at_once >= full.at_once && account.within_day >= full.within_day * NEARLY_ALL
+    }
+}
+
+/// How many series a sender may make of what it sends now. What isn't made of them is its own again
+/// when this is let go.
+pub(crate) struct Grant<'a> {
+    sender: &'a Newcomers,
+    left: AtomicU64,
+}
+
+impl Drop for Grant<'_> {
+    fn drop(&mut self) {
+        let left = *self.left.get_mut() as f64;
+        let mut account = self.sender.state.lock().unwrap_or_else(PoisonError::into_inner);
+        account.within_day = (account.within_day + left).min(self.sender.a_day as f64);
+    }
+}
+
+/// What one try to make series takes of a grant: it is given back unless they were made.
+pub(super) struct Taken<'a> {
+    grant: Option<&'a Grant<'a>>,
+    count: u64,
+}
+
+impl<'a> Taken<'a> {
+    pub(super) fn of(grant: Option<&'a Grant<'a>>) -> Self {
+        Self { grant, count: 0 }
+    }
+
+    /// One more is about to be made.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] if there is nothing left.
+    pub(super) fn take_one(&mut self) -> Result<()> {
+        let Some(grant) = self.grant else { return Ok(()) };
+        let one_less = |left: u64| left.checked_sub(1);
+        if grant.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
+            let Newcomers { source, a_day, .. } = grant.sender;
+            let what = format!("{source} has made the {a_day} series that one source may in a day");
+            return Err(one_too_many(what));
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// They are made.
+    pub(super) fn keep(mut self) {
+        self.count = 0;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant {
+            grant.left.fetch_add(self.count, Ordering::Relaxed);
+        }
     }
 }
 
@@ -210,15 +323,45 @@ impl Newcomers {
 mod tests {
     use super::*;
 
+    fn newcomers(a_second: u32, a_day: u64) -> Newcomers {
+        let state = Mutex::new(Newcomers::full(Duration::ZERO, a_second, a_day));
+        Newcomers { source: "somebody".into(), a_second, a_day, state }
+    }
+
     #[test]
     fn who_makes_series_faster_than_allowed_waits_as_long_as_they_would_have_taken() {
         let at = Duration::from_millis;
-        let newcomers = Newcomers { a_second: 100, state: Mutex::new((at(0), 200.0)) };
+        let newcomers = newcomers(100, 1_000_000);
         assert_eq!(newcomers.made(at(0), 200), Duration::ZERO);
         assert!(!newcomers.is_rested(at(0)));
         assert_eq!(newcomers.made(at(0), 50), at(500));
         // Half of it has been waited for.
         assert_eq!(newcomers.made(at(250), 0), at(250));
         assert!(!newcomers.is_rested(at(2_400)) && newcomers.is_rested(at(2_500)));
+    }
+
+    #[test]
+    fn what_a_sender_has_made_of_its_day_comes_back_within_one_and_what_it_has_not_made_at_once() {
+        let at = Duration::from_secs;
+        let newcomers = newcomers(1_000, 240);
+        let makes = |now: Duration, wanted: usize, made: usize| {
+            let grant = newcomers.grant(now, wanted);
+            let mut failed = Taken::of(Some(&grant));
+            let mut taken = Taken::of(Some(&grant));
+            let first = failed.take_one();
+            drop(failed);
+            let refused = (0..made).filter(|_| taken.take_one().is_err()).count();
+            taken.keep();
+            assert_eq!(first.is_err(), made > 0 && refused == made);
+            made - refused
+        };
+        assert_eq!(makes(at(0), 300, 200), 200);
+        assert_eq!(makes(at(0), 300, 50), 40);
+        assert_eq!(makes(at(0), 300, 50), 0);
+        assert!(!newcomers.is_rested(at(3600)));
+        assert_eq!(makes(at(3600), 300, 50), 10);
+        assert_eq!(makes(at(3600 * 30), 1_000, 1_000), 240);
+        let why = Taken::of(Some(&newcomers.grant(at(3600 * 30), 1))).take_one().unwrap_err();
+        assert!(why.to_string().contains("somebody has made the 240 series"), "{why}");
     }
 }

@@ -399,7 +399,7 @@ impl SeriesStore {
     /// # Errors
     /// What is wrong with all of them: [`Error::NotOwner`], [`Error::Database`].
     pub async fn each_series(&self, names: &[&str]) -> Result<Vec<Result<Series>>> {
-        Ok(self.admit(names).await?.series)
+        Ok(self.admit(names, None).await?.series)
     }
 
     /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in

@@ -6,7 +6,7 @@
 
 use super::damage::{Damage, Mark};
 use super::keys::{Id, Keys, Whose};
-use super::limits::{self, Admitted, SeriesLimits};
+use super::limits::{self, Admitted, Grant, SeriesLimits, Taken, Within};
 use super::nodes::{self, Through};
 use super::record_mail::Mailed;
 use super::{Cell, Part, Series, Shared, State, lock, retry};
@@ -135,20 +135,25 @@ pub(super) async fn open(shared: &Arc<Shared>, names: &[Name]) -> Result<Vec<Res
     }
 }
 
-/// The series of these names, made where there is none and there may be one more.
-pub(super) async fn admit(shared: &Arc<Shared>, names: &[Name]) -> Result<Admitted> {
-    look_up(shared, names, Some(&shared.settings.limits)).await
+/// The series of these names, made where there is none and there may be one more, of all and of
+/// whoever sends them.
+pub(super) async fn admit(
+    shared: &Arc<Shared>,
+    names: &[Name],
+    grant: Option<&Grant<'_>>,
+) -> Result<Admitted> {
+    look_up(shared, names, Some(Within { limits: &shared.settings.limits, grant })).await
 }
 
 async fn look_up(
     shared: &Arc<Shared>,
     names: &[Name],
-    limits: Option<&SeriesLimits>,
+    within: Option<Within<'_>>,
 ) -> Result<Admitted> {
     shared.check()?;
     let mut made = 0;
     loop {
-        let mut looked = look_up_unknown(shared, names, limits).await?;
+        let mut looked = look_up_unknown(shared, names, within).await?;
         made += looked.made;
         let mut refused = std::mem::take(&mut looked.refused);
         let series =
@@ -171,7 +176,7 @@ async fn look_up(
 async fn look_up_unknown(
     shared: &Arc<Shared>,
     names: &[Name],
-    limits: Option<&SeriesLimits>,
+    within: Option<Within<'_>>,
 ) -> Result<Looked> {
     let mut looked = Looked::begin(shared);
     let unknown: Vec<Name> = {
@@ -187,14 +192,14 @@ async fn look_up_unknown(
         let (now, later) = rest.split_at(at_once(rest));
         rest = later;
         let now = &looked.without_damaged(shared, now)[..];
-        if limits.is_some()
+        if within.is_some()
             && let Err(why) = shared.check_memory(looked.bytes())
         {
             looked.refused.extend(now.iter().map(|name| (name.clone(), why.clone())));
             continue;
         }
         let mut there = Vec::new();
-        for (name, number) in now.iter().zip(numbers(shared, now, limits).await?) {
+        for (name, number) in now.iter().zip(numbers(shared, now, within).await?) {
             match number {
                 Ok((id, true)) => {
                     looked.made += 1;
@@ -465,11 +470,11 @@ type Numbered = Result<(Id, bool)>;
 async fn numbers(
     shared: &Shared,
     names: &[Name],
-    limits: Option<&SeriesLimits>,
+    within: Option<Within<'_>>,
 ) -> Result<Vec<Numbered>> {
     let tr = shared.database.create_transaction();
     loop {
-        match try_numbers(shared, &tr, names, limits).await {
+        match try_numbers(shared, &tr, names, within).await {
             Err(error) => retry::again(&tr, error).await?,
             result => return result,
         }
@@ -617,12 +622,13 @@ async fn try_numbers(
     shared: &Shared,
     tr: &Transaction,
     names: &[Name],
-    limits: Option<&SeriesLimits>,
+    within: Option<Within<'_>>,
 ) -> Result<Vec<Numbered>> {
     shared.check_owner(tr).await?;
     let keys = &shared.keys;
     let There { next: first, mut all, mut counts, known, mut faults } =
         there(tr, keys, names).await?;
+    let limits = within.map(|within| within.limits);
     if let Some(limits) = limits {
         let new = names.iter().zip(&known).filter(|(_, known)| matches!(known, Ok(None)));
         let new: Vec<&Name> = new.map(|(name, _)| name).collect();
@@ -632,6 +638,7 @@ async fn try_numbers(
         }
     }
     let mut next = first;
+    let mut taken = Taken::of(within.and_then(|within| within.grant));
     let mut numbers = Vec::with_capacity(names.len());
     for (name, known) in names.iter().zip(known) {
         let known = match (known, faults.of(name.metric())) {
@@ -655,6 +662,10 @@ async fn try_numbers(
             numbers.push(Err(why));
             continue;
         }
+        if let Err(why) = taken.take_one() {
+            numbers.push(Err(why));
+            continue;
+        }
         (all, *of_metric, *more) = (all + 1, *of_metric + 1, *more + 1);
         make(tr, keys, name, next);
         numbers.push(Ok((next, true)));
@@ -667,5 +678,6 @@ async fn try_numbers(
         tr.set(keys.next_id(), next.to_le_bytes());
         tr.commit().await?;
     }
+    taken.keep();
     Ok(numbers)
 }

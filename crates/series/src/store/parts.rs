@@ -8,7 +8,7 @@
 
 use super::found::Found;
 use super::keys::{Id, Listing};
-use super::limits::Admitted;
+use super::limits::{Admitted, Grant};
 use super::names;
 use super::plot::part_of;
 use super::search::StoreStats;
@@ -158,8 +158,13 @@ impl SeriesStore {
         self.part(part)?.answer(question).await
     }
 
-    /// The series of these names, as far as there may be more; how many were made.
-    pub(crate) async fn admit(&self, names: &[&str]) -> Result<Admitted> {
+    /// The series of these names, as far as there may be more, of all and by a grant; how many were
+    /// made.
+    pub(crate) async fn admit(
+        &self,
+        names: &[&str],
+        grant: Option<&Grant<'_>>,
+    ) -> Result<Admitted> {
         let mut by_part: BTreeMap<usize, (Vec<usize>, Vec<Name>)> = BTreeMap::new();
         let mut series: Vec<Result<Series>> = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {
@@ -181,7 +186,7 @@ impl SeriesStore {
             names.push(name);
         }
         let admit = async |number: usize, names: &[Name]| {
-            names::admit(&self.part(number)?.shared, names).await
+            names::admit(&self.part(number)?.shared, names, grant).await
         };
         let admitted = all(by_part.iter().map(|(number, (_, names))| admit(*number, names))).await;
         let mut made = 0;
@@ -194,7 +199,7 @@ impl SeriesStore {
                 series[*place] = match (one, &self.sight) {
                     // How many there are of others is nobody's business.
                     (Err(Error::TooMany { .. }), Some(_)) => Err(Error::TooMany {
-                        what: "series, of this metric or in all: there may be no more".to_owned(),
+                        what: "series, of this metric, from one source or in all: there may be no more".to_owned(),
                     }),
                     (one, _) => one,
                 };

@@ -10,7 +10,7 @@ use crate::crowd::{Waited, who_makes_room};
 use plinth_env::{Env, Signal};
 use plinth_series::Newcomers;
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -100,6 +100,18 @@ impl Caller {
     }
 }
 
+/// Of which source an address is, and what that is called. Whoever has one address of IPv6 has all
+/// that begin with the same 64 bits.
+fn source(address: IpAddr) -> (IpAddr, String) {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            let network = Ipv6Addr::from_bits(address.to_bits() >> 64 << 64);
+            (network.into(), format!("{network}/64"))
+        }
+        address => (address, address.to_string()),
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(NEVER)
 }
@@ -137,14 +149,21 @@ impl Callers {
         }
     }
 
-    /// How fast the senders at this address make series: what all of them do counts.
-    pub(super) fn newcomers(&self, env: &Env, address: IpAddr, a_second: u32) -> Arc<Newcomers> {
+    /// How many series the senders at this address make, and how fast: what all of them do counts.
+    pub(super) fn newcomers(
+        &self,
+        env: &Env,
+        address: IpAddr,
+        (a_second, a_day): (u32, u64),
+    ) -> Arc<Newcomers> {
+        let (address, words) = source(address);
         let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
         if senders.len() >= SENDERS && !senders.contains_key(&address) {
             let now = env.now();
             senders.retain(|_, known| Arc::strong_count(known) > 1 || !known.is_rested(now));
         }
-        senders.entry(address).or_insert_with(|| Arc::new(Newcomers::new(env, a_second))).clone()
+        let new = || Arc::new(Newcomers::new(env, words, a_second, a_day));
+        senders.entry(address).or_insert_with(new).clone()
     }
 
     /// Takes a socket for datagrams in, which makes room for nobody.
@@ -211,6 +230,19 @@ mod tests {
         assert_eq!(callers.len(), 3, "its place was taken before");
         [&datagrams, &first, &third].into_iter().for_each(|caller| callers.leave(caller));
         assert_eq!(callers.len(), 0);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_source() {
+        for (address, of) in [
+            ("10.0.0.7", "10.0.0.7"),
+            ("::ffff:10.0.0.7", "10.0.0.7"),
+            ("::1", "::1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+            ("2001:db8:1:2:9:9:9:9", "2001:db8:1:2::/64"),
+        ] {
+            assert_eq!(source(address.parse().unwrap()).1, of);
+        }
     }
 
     #[test]

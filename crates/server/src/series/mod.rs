@@ -179,15 +179,15 @@ impl Stops {
     }
 }
 
-/// Where series are, how many there may be, how many new ones a second of one sender, and on how
-/// many threads senders are served.
+/// Where series are, how many there may be, how many new ones a second and a day of one sender, and
+/// on how many threads senders are served.
 struct Bounds {
     /// What their keys begin with, if not what is usual.
     prefix: Option<Vec<u8>>,
     /// Into how many parts they are divided, if there are none yet.
     parts: usize,
     limits: SeriesLimits,
-    new_series: u32,
+    new_series: (u32, u64),
     /// Threads on which connections on lines are served.
     threads: usize,
 }
@@ -234,7 +234,10 @@ impl Hub {
                 prefix: config.prefix.clone(),
                 parts: config.parts.unwrap_or(1),
                 limits: config.limits.clone(),
-                new_series: config.new_series.unwrap_or(NEW_SERIES),
+                new_series: (
+                    config.new_series.unwrap_or(NEW_SERIES),
+                    config.limits.of_one_source(),
+                ),
                 threads: config.threads.unwrap_or(usize::MAX),
             },
             stops: Stops::new(listeners),
