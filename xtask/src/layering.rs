@@ -85,7 +85,14 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: 4,
         name: "plinth-peers",
-        uses: &["plinth-types", "plinth-env", "plinth-proto", "plinth-tls", "plinth-replication"],
+        uses: &[
+            "plinth-types",
+            "plinth-env",
+            "plinth-format",
+            "plinth-proto",
+            "plinth-tls",
+            "plinth-replication",
+        ],
         tests_use: &["plinth-log"],
     },
     Layer {

@@ -7,9 +7,10 @@ use crate::encryption;
 use crate::failure::{DAMAGED, Failure};
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
-use plinth::{CheckReport, Corruption};
+use plinth::{CheckReport, Corruption, Keys};
 use plinth_bench::words::{bytes, counted, grouped};
 use plinth_env::{Env, block_on};
+use plinth_peers::PeerError;
 use plinth_peers::charter::{self, Standing};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -18,13 +19,13 @@ use std::path::{Path, PathBuf};
 pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
     let dir = path(options, "dir");
     let task = terminal::progress().unknown(&format!("checking {}", dir.display()));
-    let report =
-        block_on(plinth::check_with(&Env::real(), &dir, &encryption::keys(options, &dir)?));
+    let keys = encryption::keys(options, &dir)?;
+    let report = block_on(plinth::check_with(&Env::real(), &dir, &keys));
     drop(task);
     let failed = |error| Failure::of(format!("cannot check {}", dir.display()), error);
     let mut report = report.map_err(failed)?;
     if let Some(node) = report.member {
-        report.problems.extend(charter_problem(&dir, node));
+        report.problems.extend(charter_problem(&dir, node, &keys));
     }
     let terminal = Terminal::stdout();
     let (records, log) = (grouped(report.log_records), bytes(report.log_bytes));
@@ -122,9 +123,11 @@ fn spoilt_note(report: &mut CheckReport, lines: &mut Vec<String>) -> &'static st
 
 /// What is wrong with the file that tells a member who its peers are: without it nobody takes it
 /// for the node that it was.
-fn charter_problem(dir: &Path, node: u64) -> Option<Corruption> {
-    let found = match block_on(Standing::read(&Env::real(), dir)) {
+fn charter_problem(dir: &Path, node: u64, keys: &Keys) -> Option<Corruption> {
+    let found = match block_on(Standing::read(&Env::real(), dir, keys)) {
         Ok(Some(standing)) if standing.node == node => return None,
+        // That its key isn't there is told of the whole directory.
+        Err(PeerError::Locked(_)) => return None,
         Ok(Some(standing)) => format!("that of node {}", standing.node),
         Ok(None) => "none".into(),
         Err(error) => error.summary(),

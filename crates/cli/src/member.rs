@@ -6,7 +6,7 @@
 
 use crate::failure::{Failure, tell};
 use plinth::cluster::{Members, Membership, Spoken, Voter};
-use plinth::{Builder, ClusterFile, Error};
+use plinth::{Builder, ClusterFile, Error, Keys};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use plinth_peers::forming::{self, Ground, Wish};
@@ -45,6 +45,8 @@ pub struct Plan<'a> {
     pub without_tls: bool,
     /// Which versions of the servers' protocol this one offers.
     pub spoken: Spoken,
+    /// Those of the directory, as the builder has them.
+    pub keys: Keys,
 }
 
 /// Makes directories, and tells people.
@@ -269,6 +271,7 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
         own,
         dir: plan.dir.to_path_buf(),
         trust: Trust { tls: plan.tls.clone(), in_the_clear: plan.without_tls, spoken: plan.spoken },
+        keys: plan.keys.clone(),
     };
     wish.check()?;
     Ok((wish, place))

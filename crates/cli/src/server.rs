@@ -20,7 +20,7 @@ use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
-use plinth::{Builder, Compression, Database, EngineKind, Local, block_on, fdb};
+use plinth::{Builder, Compression, Database, EngineKind, Keys, Local, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
     Among, ConsoleConfig, Limits, PROTOCOLS, Page, Pages, RightsConfig, RulesConfig, SeriesConfig,
@@ -447,7 +447,8 @@ fn open(
 ) -> Result<Option<Opened>, Failure> {
     let builder =
         builder(env, settings, dir).map_err(|error| Failure::opening(dir.display(), &error))?;
-    let builder = builder.encryption(&encryption::of_settings(settings)?);
+    let keys = encryption::of_settings(settings)?;
+    let builder = builder.encryption(&keys);
     match named(env, file)? {
         Some(named) if named.addresses().len() > 1 => {
             let listen = settings.addresses("listen");
@@ -459,6 +460,7 @@ fn open(
                 tls: tls_of_nodes(settings)?,
                 without_tls: settings.flag("without-tls"),
                 spoken: spoken(settings)?,
+                keys: Keys::new(&keys),
             };
             let Some(member) = member::open(env, &plan, builder, stop)? else { return Ok(None) };
             let among = Some(among(env, file, settings)?);

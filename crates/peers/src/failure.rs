@@ -35,6 +35,8 @@ pub enum PeerError {
     Incompatible(String),
     /// A charter is damaged, or none that a cluster can be founded with.
     Corrupt(String),
+    /// A charter is encrypted, and its key was not given.
+    Locked(String),
     /// A charter has a format that this program doesn't read.
     NewerFormat(String),
     /// This node ends the connection: it ends itself, or there is a newer one.
@@ -99,6 +101,7 @@ impl PeerError {
             Self::InTheClear(what) => (Error::tls_error(), what),
             Self::Incompatible(what) => (Error::incompatible_protocol_version(), what),
             Self::Corrupt(what) => (Error::file_corrupt(), what),
+            Self::Locked(what) => (Error::encrypt_key_not_found(), what),
             Self::NewerFormat(what) => (Error::unsupported_operation(), what),
             Self::Closed => (Error::shutdown_in_progress(), ""),
             Self::Io(error) => (error.into(), ""),
@@ -133,6 +136,7 @@ mod tests {
             (PeerError::InTheClear(what()), 2107),
             (PeerError::Incompatible(what()), 2100),
             (PeerError::Corrupt(what()), 1522),
+            (PeerError::Locked(what()), 2702),
             (PeerError::NewerFormat(what()), 2108),
         ];
         for (error, number) in numbers {

@@ -8,6 +8,9 @@ mod world;
 
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, NetworkPlan, Simulation, Unsynced};
+use plinth_format::Keys;
+use plinth_format::crypt::Key;
+use plinth_peers::charter::FILE_NAME;
 use plinth_peers::forming::{Ground, Wish, form};
 use plinth_peers::{Mesh, PeerError, Standing, Trust};
 use plinth_replication::Members;
@@ -110,6 +113,7 @@ impl World {
             own: self.addresses[at].clone(),
             dir: PathBuf::from(DIR),
             trust: Trust::default(),
+            keys: Keys::none(),
         }
     }
 
@@ -423,7 +427,8 @@ fn a_new_node_at_a_founders_address_that_crashes_while_it_is_made_is_taken_in_la
         for _ in 0..100_000 {
             world.sim.run_for(Duration::from_micros(20));
             let env = world.sim.process(&name(lost));
-            let standing = world.sim.run_until(Standing::read(&env, Path::new(DIR))).unwrap();
+            let standing =
+                world.sim.run_until(Standing::read(&env, Path::new(DIR), &Keys::none())).unwrap();
             if let Some(standing) = standing {
                 met += u32::from(!standing.begun);
                 break;
@@ -519,4 +524,56 @@ fn a_directory_of_another_cluster_is_left_alone() {
         failed.code() == 2104
             && failed.detail().unwrap().contains("belongs to the cluster test:form")
     );
+}
+
+/// The bytes of a machine's charter.
+fn charter_of(world: &World, at: usize) -> Vec<u8> {
+    let env = world.sim.process(&name(at));
+    let path = Path::new(DIR).join(FILE_NAME);
+    world.sim.run_until(async { env.files().read(&path).await }).expect("it has one")
+}
+
+/// Whoever had the disk of one server, and not its key, knew where all of them are, and the secret
+/// by which they believe each other.
+#[test]
+fn a_charter_tells_nothing_where_there_is_a_key_from_the_first_start_with_it_on() {
+    let world = World::new(12, 3);
+    let with = |at: usize, bytes: &[u8]| {
+        let key = |byte: &u8| Key::of_file(&[*byte; 32]).expect("a key");
+        let keys = Keys::new(&bytes.iter().map(key).collect::<Vec<_>>());
+        world.start_with(at, Wish { keys, ..world.wish(at) });
+    };
+    // Each server has keys of its own, or none.
+    with(0, &[7]);
+    with(1, &[8]);
+    world.start(2);
+    world.sim.run_for(Duration::from_secs(5));
+    world.assert_formed();
+    let charter = world.begun()[&0].charter.clone();
+    let tells = |at: usize| {
+        let bytes = charter_of(&world, at);
+        let address = world.addresses[0].as_bytes();
+        let words: [&[u8]; 4] =
+            [address, b"test:form", &charter.cluster_id, charter.secret.bytes()];
+        let told = words.map(|word| bytes.windows(word.len()).any(|one| one == word));
+        assert!(told == [true; 4] || told == [false; 4], "{told:?}");
+        told[0]
+    };
+    assert_eq!([0, 1, 2].map(tells), [false, false, true]);
+    let again = |at: usize, keys: &[u8]| {
+        world.crash(at);
+        world.told.lock().unwrap().begun.remove(&at);
+        with(at, keys);
+        world.sim.run_for(Duration::from_secs(2));
+        world.begun().get(&at).is_some_and(|standing| standing.charter == charter)
+    };
+    // From the clear, and from one key to another, behind which the older one isn't needed.
+    assert!(again(2, &[9]) && !tells(2));
+    assert!(again(2, &[10, 9]) && !tells(2) && again(2, &[10]));
+    for keys in [&[9][..], &[]] {
+        assert!(!again(2, keys));
+        let failed = world.told.lock().unwrap().failed[&2].clone();
+        assert!(failed.code() == 2702 && failed.to_string().contains(FILE_NAME), "{failed}");
+    }
+    assert!(again(2, &[10]), "nothing was touched");
 }

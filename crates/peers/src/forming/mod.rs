@@ -40,6 +40,7 @@ use crate::trust::Trust;
 use plinth_env::reply::Promise;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Listener, Signal, Task};
+use plinth_format::Keys;
 use plinth_replication::{Members, NodeId};
 use plinth_types::Result;
 use state::{Seen, State};
@@ -62,6 +63,8 @@ pub struct Wish {
     pub dir: PathBuf,
     /// What it shows others, and wants to see of them.
     pub trust: Trust,
+    /// Those of its directory: with any, its charter is sealed.
+    pub keys: Keys,
 }
 
 /// What makes a node's directory, and tells people.
@@ -149,6 +152,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes the node's charter.
+    async fn write(&self, standing: &Standing) -> PeerResult<()> {
+        standing.write(&self.env, &self.wish.dir, &self.wish.keys).await
+    }
+
     /// Notes what was heard of a node.
     fn note(&self, address: &str, seen: Seen) {
         let is_news = self.state().seen.insert(address.to_owned(), seen.clone()) != Some(seen);
@@ -172,8 +180,8 @@ impl Shared {
 /// ever if that can't be.
 ///
 /// # Errors
-/// `Mismatch` for a wish that makes no sense, or a directory of another cluster;
-/// those of files, and of [`Ground::found`].
+/// `Mismatch` for a wish that makes no sense, or a directory of another cluster; `Locked` if its
+/// charter is sealed, and not by a key of the wish's; those of files, and of [`Ground::found`].
 pub async fn form(
     env: &Env,
     wish: Wish,
@@ -181,21 +189,25 @@ pub async fn form(
     ground: Arc<dyn Ground>,
 ) -> PeerResult<Standing> {
     wish.check()?;
-    let known = Standing::read(env, &wish.dir).await?;
-    if let Some(standing) = &known {
+    let known = Standing::load(env, &wish.dir, &wish.keys).await?;
+    if let Some((standing, cipher)) = &known {
         fits(standing, &wish)?;
+        if cipher.is_outdated(&wish.keys) {
+            // So whoever is told that an older key is needed no longer can do without it.
+            standing.write(env, &wish.dir, &wish.keys).await?;
+        }
         if standing.begun {
             return Ok(standing.clone());
         }
     }
-    let known = match known {
+    let known = match known.map(|(standing, _)| standing) {
         Some(standing)
             if standing.charter.members.iter().all(|peer| peer.node != standing.node) =>
         {
             // It was taken into a cluster that has begun, and crashed.
             if ground.is_founded().await? {
                 let standing = Standing { begun: true, ..standing };
-                standing.write(env, &wish.dir).await?;
+                standing.write(env, &wish.dir, &wish.keys).await?;
                 return Ok(standing);
             }
             env.files().remove(wish.dir.join(FILE_NAME)).await?;
@@ -328,17 +340,17 @@ async fn join(
     standing: Standing,
     members: (Members, u64),
 ) -> PeerResult<()> {
-    standing.write(&shared.env, &shared.wish.dir).await?;
+    shared.write(&standing).await?;
     ground.found(&standing, Some(members)).await?;
     let standing = Standing { begun: true, ..standing };
-    standing.write(&shared.env, &shared.wish.dir).await?;
+    shared.write(&standing).await?;
     shared.state().standing = Some(standing);
     Ok(())
 }
 
 /// Makes this node one with a charter.
 async fn settle(shared: &Shared, ground: &dyn Ground, standing: Standing) -> PeerResult<()> {
-    standing.write(&shared.env, &shared.wish.dir).await?;
+    shared.write(&standing).await?;
     ground.found(&standing, None).await?;
     shared.state().standing = Some(standing);
     Ok(())
@@ -360,7 +372,7 @@ async fn step(shared: &Shared, ground: &dyn Ground) -> PeerResult<Option<Standin
         }
         Some(standing) if may_begin => {
             let standing = Standing { begun: true, ..standing };
-            standing.write(&shared.env, &shared.wish.dir).await?;
+            shared.write(&standing).await?;
             Ok(Some(standing))
         }
         _ => Ok(None),
