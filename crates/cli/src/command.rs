@@ -73,7 +73,8 @@ fn bench() -> Command {
          published            all of these\n  own                  our own\n  \
          default              the guide's and our own but the long ones\n  all                  all of them\n\n\
          Examples:\n  plinth bench\n  plinth bench --workload guide --seconds 60\n  \
-         plinth bench --workload write1,write3 --dir /mnt/fast/bench --json report.json\n\n{CODES}",
+         plinth bench --workload write1,write3 --dir /mnt/fast/bench --json report.json\n  \
+         PLINTH_TOKEN_FILE=app.token plinth bench --cluster-file data/fdb.cluster\n\n{CODES}",
         workloads.collect::<String>()
     );
     Command::new("bench")

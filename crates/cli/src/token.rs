@@ -8,7 +8,7 @@ use plinth_env::{Env, block_on};
 use std::path::Path;
 
 /// The variable that names the file.
-const VARIABLE: &str = "PLINTH_TOKEN_FILE";
+pub const VARIABLE: &str = "PLINTH_TOKEN_FILE";
 /// More than any token has that a server takes.
 const MOST: usize = 4096;
 

@@ -257,6 +257,43 @@ fn a_shell_shows_the_token_it_is_given() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// What a grant costs whoever shows a token could not be told: that the benchmark shows it was said
+/// nowhere, and neither was it in the report.
+#[test]
+fn a_benchmark_shows_the_token_it_is_given_and_says_so() {
+    let place = scratch();
+    let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rights");
+    let keys = rights.join("keys.json");
+    let keys = ["--authorization-public-key-file", keys.to_str().unwrap()];
+    let [listen, operator] = [["--listen", "127.0.0.1:0"], ["--operator", "token sub=admin"]];
+    let more = [keys, listen, operator].concat();
+    let server = Running::start(&place.path().join("db"), &more);
+    let bench = |token: Option<&str>| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        program.args(["bench", "--workload", "write1", "--rows", "1000", "--seconds", "0.2"]);
+        program.args(["--rest", "0.01", "--cluster-file"]).arg(server.cluster_file());
+        program.env_remove("PLINTH_TOKEN_FILE");
+        program.envs(token.map(|token| ("PLINTH_TOKEN_FILE", rights.join(token))));
+        let done = program.output().unwrap();
+        let told = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+        (done.status.success(), told)
+    };
+    let admin = include_str!("../../../tests/rights/admin.token");
+    let line = format!(
+        "option on authorization_token {}; grant operator token sub=admin; grant writer token sub=till",
+        admin.trim()
+    );
+    let told = shell(&server, &line, None);
+    assert!(told.contains("Granted: writer token sub=till"), "{told}");
+    until_told("permission_denied", || bench(None).1);
+    let (done, told) = bench(Some("till.token"));
+    assert!(done, "{told}");
+    assert!(told.contains("command: PLINTH_TOKEN_FILE=") && told.contains("unknown (served)"));
+    let (done, told) = bench(Some("admin.token"));
+    assert!(done && told.contains("memory (served)"), "{told}");
+    assert_eq!(server.terminate(), Some(0));
+}
+
 /// `admin` is an operator here, `till` writes what begins with `b`, and nobody else may do
 /// anything.
 fn commands_show_the_token_of_a_file(server: &Running, place: &Path) {

@@ -3,7 +3,8 @@
 //!
 //! With a cluster file it measures the server that the file names instead, and holds it against
 //! what is asked of servers: client and server then share the machine, and what needs the
-//! database's files or its process is skipped.
+//! database's files or its process is skipped. It shows that server the token and the certificate
+//! that the environment names, as all commands do, so that what rights cost can be measured.
 //!
 //! What is about data larger than memory, `budget` and `uncached`, has a database of its own where
 //! no memory was said. `budget` looks at the memory of the whole process, so that comes before
@@ -37,6 +38,9 @@ const SECONDS_MAX: f64 = 86_400.0;
 const BOUNDED: &str = "ssd";
 const LARGER_THAN_MEMORY: [&str; 2] = ["budget", "uncached"];
 const LARGER_DIRECTORY: &str = "plinth-bench-budget";
+
+/// What is shown to a server, by the names of the files: figures with it are others.
+const SHOWN: [&str; 2] = [crate::token::VARIABLE, "FDB_TLS_CERTIFICATE_FILE"];
 
 /// Runs the command with these options.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
@@ -237,8 +241,12 @@ fn measure_served(
     let progress = terminal::progress();
     let bench =
         Bench::prepare(database.clone(), path.to_owned(), settings, progress, stop.clone())?;
-    let engine = format!("{}{SERVED}", bench.engine);
-    Ok(bench.run(workloads, provenance(&engine))?)
+    // Whoever is no operator isn't told.
+    let engine = if bench.engine.is_empty() { "unknown" } else { &bench.engine };
+    let mut provenance = provenance(&format!("{engine}{SERVED}"));
+    let shown: Vec<String> = SHOWN.iter().filter_map(|name| named(name)).collect();
+    provenance.command = [&shown[..], &[provenance.command]].concat().join(" ");
+    Ok(bench.run(workloads, provenance)?)
 }
 
 fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Local, Failure> {
@@ -254,6 +262,12 @@ fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Local, Failure
 /// The engine of this name.
 fn engine_of(name: &str) -> Result<EngineKind, Failure> {
     EngineKind::from_name(name).map_err(|error| Failure::usage(error.summary()))
+}
+
+/// A variable of the environment, as it is set before a command.
+fn named(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+    Some(format!("{name}={value}"))
 }
 
 /// What ran: this program, with this command line.
