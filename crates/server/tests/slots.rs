@@ -8,6 +8,7 @@
 mod common;
 
 use common::around::{Altered, Around};
+use common::beside::Good;
 use common::peer::{Peer, ask_at};
 use common::*;
 use plinth_client::{Database, Endpoint, TransactionOption};
@@ -35,21 +36,26 @@ const MOMENT: Duration = Duration::from_millis(100);
 fn connections_that_never_greet_make_room_for_those_who_do() {
     const MOST: usize = 16;
     let server = serve(Limits { connections: MOST, ..Limits::default() });
+    let good = Good::alone(with_one_connection(&server));
     let mut half_open = Vec::new();
-    let mut good = Vec::new();
-    // More of them come between any two that say what they want.
-    for number in 0..10 {
+    let mut others = Vec::new();
+    good.beside("connections that never greet", |good| {
+        // More of them come between any two that say what they want.
+        for number in 0..10 {
+            half_open.extend((0..50).map(|_| Raw::connect(&server)));
+            let mut client = Raw::greeted(&server);
+            client.ask(number, &Request::Ping).unwrap();
+            assert_eq!(client.next().map(|(id, ..)| id), Some(number));
+            others.push(client);
+        }
         half_open.extend((0..50).map(|_| Raw::connect(&server)));
-        let mut client = Raw::greeted(&server);
-        client.ask(number, &Request::Ping).unwrap();
-        assert_eq!(client.next().map(|(id, ..)| id), Some(number));
-        good.push(client);
-    }
-    half_open.extend((0..50).map(|_| Raw::connect(&server)));
-    for (number, client) in (100..).zip(&mut good) {
+        good.goes_on(100);
+    });
+    for (number, client) in (100..).zip(&mut others) {
         client.ask(number, &Request::Ping).unwrap();
         assert_eq!(client.next().map(|(id, ..)| id), Some(number), "who has greeted stays");
     }
+    good.end();
     assert!(server.figures().connections <= 2 * MOST as u64, "{:?}", server.figures());
 }
 
@@ -63,19 +69,24 @@ fn a_probe_is_answered_however_many_half_requests_there_are() {
     };
     let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
     let address = server.http_address().unwrap();
+    let good = Good::alone(with_one_connection(&server));
     let mut half = Vec::new();
-    for path in ["/health", "/metrics", "/health"] {
-        for _ in 0..200 {
-            let mut raw = Raw::to(address);
-            // One that had to make room already can't be written to.
-            drop(raw.send(b"GET /health HTTP/1.1\r\nHost: "));
-            half.push(raw);
+    good.beside("half requests of HTTP", |good| {
+        for path in ["/health", "/metrics", "/health"] {
+            for _ in 0..200 {
+                let mut raw = Raw::to(address);
+                // One that had to make room already can't be written to.
+                drop(raw.send(b"GET /health HTTP/1.1\r\nHost: "));
+                half.push(raw);
+            }
+            let mut probe = Raw::to(address);
+            probe.send(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+            let answer = String::from_utf8(probe.all()).unwrap();
+            assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer:?}");
         }
-        let mut probe = Raw::to(address);
-        probe.send(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
-        let answer = String::from_utf8(probe.all()).unwrap();
-        assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer:?}");
-    }
+        good.goes_on(100);
+    });
+    good.end();
 }
 
 /// The same on the port of series: there a question may take as long as it has to, so that nobody

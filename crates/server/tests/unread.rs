@@ -8,6 +8,7 @@
 
 mod common;
 
+use common::beside::Good;
 use common::*;
 use plinth_client::Database;
 use plinth_env::{Env, block_on};
@@ -60,26 +61,18 @@ fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
         .unwrap();
     }
     changes_that_many_wait_for(&server, &db);
+    let good = Good::alone(with_one_connection(&server));
     for version in [NEWEST, 3, 2] {
         let before = peak();
         let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted_in(&server, version)).collect();
         let request = ask(&db);
-        // Four each, since the system's buffers take a few megabytes.
-        clients.iter_mut().for_each(|client| (0..4).for_each(|id| drop(client.ask(id, &request))));
-        // Those who read are served beside them.
-        let good = database(&server);
-        for number in 0..50_u32 {
-            good.transact_blocking(|tr| {
-                assert_eq!(
-                    tr.get(0_u32.to_be_bytes()).wait()?.map(|value| value.len()),
-                    Some(VALUE)
-                );
-                tr.set(b"good", number.to_be_bytes());
-                Ok(())
-            })
-            .unwrap();
-            block_on(Env::real().sleep(Duration::from_millis(5)));
-        }
+        good.beside("clients that read nothing", |good| {
+            // Four each, since the system's buffers take a few megabytes.
+            let ask = |client: &mut Raw| (0..4).for_each(|id| drop(client.ask(id, &request)));
+            clients.iter_mut().for_each(ask);
+            read_beside(&server);
+            good.goes_on(100);
+        });
         let grew = peak() - before;
         // Clients of before take replies of a megabyte as a whole.
         let times = if version == NEWEST { 2 } else { 6 };
@@ -88,6 +81,17 @@ fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
             "version {version}: {grew} bytes more, of {BOUND} that may wait"
         );
         drop(clients);
+    }
+    good.end();
+}
+
+/// Those who read what the others leave unread are served beside them.
+fn read_beside(server: &Server) {
+    let reader = database(server);
+    for _ in 0..50 {
+        let read = reader.transact_blocking(|tr| tr.get(0_u32.to_be_bytes()).wait());
+        assert_eq!(read.unwrap().map(|value| value.len()), Some(VALUE));
+        block_on(Env::real().sleep(Duration::from_millis(5)));
     }
 }
 

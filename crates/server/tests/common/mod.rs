@@ -6,11 +6,12 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod around;
+pub mod beside;
 pub mod peer;
 pub mod quotas;
 pub mod taking;
 
-use plinth_client::remote::{ClusterFile, RemoteEndpoint};
+use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Database, Endpoint};
 use plinth_env::{Env, Stream, block_on};
 use plinth_pipeline::{Node, NodeConfig};
@@ -50,6 +51,13 @@ pub fn remote(server: &Server) -> Arc<RemoteEndpoint> {
 /// A client of a server.
 pub fn database(server: &Server) -> Database {
     Database::new(remote(server))
+}
+
+/// A client that has one connection, which nobody shares.
+pub fn with_one_connection(server: &Server) -> Database {
+    let (env, file) = (Env::real(), ClusterFile::parse(server.connection_string()).unwrap());
+    let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
+    Database::new(Arc::new(RemoteEndpoint::with_options(&env, file, &options)))
 }
 
 /// A connection that sends whatever it is told to.

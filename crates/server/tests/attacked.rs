@@ -1,0 +1,208 @@
+//! Who reads and commits keys hardly notices what others have the server do, however dear that is.
+//!
+//! Each test is a way by which one client once had all others wait, by requests that were as they
+//! should be: 30 MB of empty gzip members, or 65 kB of gzip that held 32 million bad lines, for 3.7
+//! seconds; 16 connections that asked for status documents one upon the other, for 550 ms in the
+//! median instead of 0.7; four that cut ranges, for 245 ms. A million new series had keys refused
+//! for good. Beside each is a good client with a clock ([`Good`]).
+//!
+//! A program of its own, since tests beside each other are what others have a machine do, too.
+
+mod common;
+
+use common::beside::Good;
+use common::*;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use plinth_env::{Env, Task, block_on};
+use plinth_pipeline::{Node, NodeConfig};
+use plinth_proto::Request;
+use plinth_proto::frame::Kind;
+use plinth_series::SeriesLimits;
+use plinth_server::{Limits, SeriesConfig, Server, ServerConfig};
+use plinth_types::KeyRange;
+use std::fmt::Write;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Transactions of the good client's during an attack that goes on.
+const MEANWHILE: usize = 300;
+
+/// Attackers, which go on until the value goes.
+struct Attackers {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<Task>,
+}
+
+impl Attackers {
+    /// So many that do this over and over.
+    fn start(count: usize, attack: impl FnMut() + Clone + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let one = |_| {
+            let (stop, mut attack) = (stop.clone(), attack.clone());
+            Env::real().spawn("attacker", async move {
+                while !stop.load(Ordering::Relaxed) {
+                    attack();
+                }
+            })
+        };
+        let tasks = (0..count).map(one).collect();
+        Self { stop, tasks }
+    }
+
+    /// Waits for them, so that a failure of one is a failure.
+    fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        std::mem::take(&mut self.tasks).into_iter().for_each(|task| task.wait().unwrap());
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn gzip(pieces: usize, piece: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    (0..pieces).for_each(|_| packed.write_all(piece).unwrap());
+    packed.finish().unwrap()
+}
+
+/// What a sender of points hears who sends this body by gzip.
+fn post(to: SocketAddr, body: &[u8]) -> String {
+    let mut raw = Raw::to(to);
+    let len = body.len();
+    let head = format!(
+        "POST /write HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Encoding: gzip\r\nContent-Length: {len}\r\n\r\n"
+    );
+    raw.send(head.as_bytes()).unwrap();
+    // Who is refused early is told so without having been read to the end.
+    let _ = raw.send(body);
+    String::from_utf8_lossy(&raw.all()).into_owned()
+}
+
+fn with_series(node: NodeConfig, limits: SeriesLimits) -> (Server, SocketAddr) {
+    let node = block_on(Node::in_memory(&Env::real(), node)).unwrap();
+    let series = SeriesConfig { http: Some(loopback()), limits, ..SeriesConfig::default() };
+    let config = ServerConfig { listen: vec![loopback()], series, ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let http = server.series_addresses().http.unwrap();
+    (server, http)
+}
+
+#[test]
+fn bodies_that_are_small_and_become_large_hold_nobody_up() {
+    let (server, http) = with_series(NodeConfig::default(), SeriesLimits::default());
+    let good = Good::alone(with_one_connection(&server));
+    let empty = gzip(0, b"");
+    let members = empty.repeat((30 << 20) / empty.len());
+    let lines = gzip(32, &b"\n".repeat(1 << 20));
+    assert!(lines.len() < 65_000, "{} bytes", lines.len());
+    for (what, body) in [("empty members of gzip", members), ("millions of bad lines", lines)] {
+        let body = Arc::new(body);
+        let attack = move || assert!(post(http, &body).starts_with("HTTP/1.1 "), "{what}");
+        good.beside(what, |good| {
+            let attackers = Attackers::start(8, attack);
+            good.goes_on(MEANWHILE);
+            attackers.end();
+        });
+    }
+    good.end();
+    block_on(server.stop());
+}
+
+/// Lines that are read, each of which is wrong in its own way.
+#[test]
+fn bodies_of_lines_that_are_all_wrong_hold_nobody_up() {
+    let (server, http) = with_series(NodeConfig::default(), SeriesLimits::default());
+    let good = Good::alone(with_one_connection(&server));
+    let mut text = String::new();
+    (0..500_000).for_each(|number| writeln!(text, "cpu,host=a value=x{number} {number}").unwrap());
+    let body = Arc::new(gzip(1, text.as_bytes()));
+    good.beside("lines that are all wrong", |good| {
+        let attack = move || assert!(post(http, &body).starts_with("HTTP/1.1 4"));
+        let attackers = Attackers::start(4, attack);
+        good.goes_on(MEANWHILE);
+        attackers.end();
+    });
+    good.end();
+    block_on(server.stop());
+}
+
+#[test]
+fn status_documents_one_upon_the_other_hold_nobody_up() {
+    const AT_ONCE: u32 = 200;
+    let server = Arc::new(serve(Limits::default()));
+    let good = Good::alone(with_one_connection(&server));
+    let theirs = server.clone();
+    good.beside("status documents one upon the other", |good| {
+        let attackers = Attackers::start(16, move || {
+            let (mut raw, mut requests) = (Raw::greeted(&theirs), Vec::new());
+            (0..AT_ONCE).for_each(|id| Request::Status.encode(&mut requests, id));
+            raw.send_along(&requests);
+            for _ in 0..AT_ONCE {
+                assert_eq!(raw.next().unwrap().1, Kind::StatusReply as u8);
+            }
+        });
+        good.goes_on(MEANWHILE);
+        attackers.end();
+    });
+    good.end();
+}
+
+#[test]
+fn cuts_of_ranges_hold_nobody_up() {
+    const ROWS: u32 = 100_000;
+    let server = Arc::new(serve(Limits::default()));
+    let db = database(&server);
+    for first in (0..ROWS).step_by(10_000) {
+        db.transact_blocking(|tr| {
+            (first..first + 10_000).for_each(|number| tr.set(number.to_be_bytes(), [b'v'; 100]));
+            Ok(())
+        })
+        .unwrap();
+    }
+    let good = Good::alone(with_one_connection(&server));
+    let theirs = server.clone();
+    good.beside("cuts of ranges", |good| {
+        let attackers = Attackers::start(4, move || {
+            let range = KeyRange::new(&b""[..], &b"\xff"[..]);
+            let (mut raw, request) =
+                (Raw::greeted(&theirs), Request::SplitPoints { range, chunk: 1 });
+            (0..4).for_each(|id| raw.ask(id, &request).unwrap());
+            for _ in 0..4 {
+                assert_eq!(raw.next().unwrap().1, Kind::SplitPointsReply as u8);
+            }
+        });
+        good.goes_on(MEANWHILE);
+        attackers.end();
+    });
+    good.end();
+}
+
+/// They filled the memory of rows, and then nobody could write.
+#[test]
+fn series_without_number_leave_keys_room() {
+    const ROOM: u64 = 48 << 20;
+    let node = NodeConfig { memory_bytes: Some(ROOM), ..NodeConfig::default() };
+    let limits =
+        SeriesLimits { memory: 4 << 20, stored: Some(ROOM / 2), ..SeriesLimits::default() };
+    let (server, http) = with_series(node, limits);
+    let good = Good::alone(with_one_connection(&server));
+    let mut told = String::new();
+    good.beside("series without number", |_| {
+        for part in 0..6 {
+            let mut text = String::new();
+            for number in 0..30_000 {
+                writeln!(text, "cpu,host=h{part}x{number} value=1 1").unwrap();
+            }
+            told = post(http, &gzip(1, text.as_bytes()));
+        }
+    });
+    assert!(told.starts_with("HTTP/1.1 4") && told.contains("series"), "{told}");
+    good.end();
+    block_on(server.stop());
+}
