@@ -5,6 +5,7 @@
 
 use crate::future::FutureCore;
 pub(crate) use crate::guard::guard;
+use crate::words;
 use plinth_types::{Error, Result};
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +19,19 @@ pub(crate) fn guard_code(f: impl FnOnce() -> Result<()>) -> Code {
     guard(Error::internal_error().code(), || code(f()))
 }
 
+/// As [`guard_code`], where the number is that of a future: what was wrong came about elsewhere.
+pub(crate) fn guard_getter(f: impl FnOnce() -> Result<()>) -> Code {
+    guard(Error::internal_error().code(), || {
+        f().map_or_else(
+            |error| {
+                words::forget();
+                error.code()
+            },
+            |()| 0,
+        )
+    })
+}
+
 /// Runs what an exported function does that gives a future; an error, or a panic, becomes a failed
 /// one.
 pub(crate) fn guard_future(f: impl FnOnce() -> Result<*mut FutureCore>) -> *mut FutureCore {
@@ -25,9 +39,15 @@ pub(crate) fn guard_future(f: impl FnOnce() -> Result<*mut FutureCore>) -> *mut 
     result.unwrap_or_else(|error| FutureCore::failed(error).into_raw())
 }
 
-/// 0, or the error's number.
+/// 0, or the error's number, whose words this thread can ask for.
 pub(crate) fn code(result: Result<()>) -> Code {
-    result.map_or_else(|error| error.code(), |()| 0)
+    result.map_or_else(
+        |error| {
+            words::keep(&error);
+            error.code()
+        },
+        |()| 0,
+    )
 }
 
 fn misuse(what: &str) -> Error {

@@ -24,7 +24,8 @@
 //! 2. Each callback runs once: in the call that sets it if the future is ready, else on a network
 //!    thread.
 //! 3. No lock is held while the program's code runs.
-//! 4. No panic and no error of the program's passes into C but as a number.
+//! 4. No panic and no error of the program's passes into C but as a number; `words` has what stood
+//!    behind the last one.
 //!
 //! ## Not here
 //! What transactions do: `client`. The store: `pipeline`. What differs from FoundationDB:
@@ -48,4 +49,5 @@ mod store_options;
 mod target;
 mod value;
 mod version;
+mod words;
 mod world;

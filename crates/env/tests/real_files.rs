@@ -33,6 +33,10 @@ fn a_lock_excludes_other_processes_until_its_holder_is_killed() {
     assert!(lines.any(|line| line.unwrap().contains("locked")));
     let error = block_on(env.files().lock(dir.path())).unwrap_err();
     assert_eq!(error, IoErrorKind::Locked.into());
+    if cfg!(target_os = "linux") {
+        let holder = format!("is locked by process {} (", child.id());
+        assert!(error.to_string().contains(&holder), "{error}");
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     drop(block_on(env.files().lock(dir.path())).unwrap());

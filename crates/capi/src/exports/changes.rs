@@ -4,7 +4,7 @@
 //! moves the position on when the answer is there, and an answer that is given up leaves it where
 //! it was.
 
-use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
+use crate::argument::{Code, bytes, guard, guard_code, guard_future, guard_getter, handle, store};
 use crate::consumer::{Consumer, Turn};
 use crate::fork;
 use crate::future::held::Held;
@@ -211,7 +211,7 @@ unsafe extern "C" fn fdb_future_get_cdc_stream_info_array(
     out_streams: *mut *const CdcStreamInfo,
     out_count: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let (streams, count) = get(future, |value| {
@@ -229,7 +229,7 @@ unsafe extern "C" fn fdb_future_get_cdc_consumer(
     future: *const FutureCore,
     out_consumer: *mut *mut Arc<Consumer>,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let consumer = get(future, |value| match value {
@@ -249,7 +249,7 @@ unsafe extern "C" fn fdb_future_get_cdc_versioned_mutations(
     out_count: *mut c_int,
     out_last_consumed_version: *mut i64,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let (batches, count, upto) = get(future, |value| {

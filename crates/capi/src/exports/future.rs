@@ -5,7 +5,7 @@
 //! future of another kind. What it gives points into the future and stays until that is released or
 //! destroyed.
 
-use crate::argument::{Code, guard, guard_code, store};
+use crate::argument::{Code, guard, guard_code, guard_getter, store};
 use crate::fork;
 use crate::future::call::Callback;
 use crate::future::held::Held;
@@ -55,7 +55,7 @@ unsafe extern "C-unwind" fn fdb_future_destroy(future: *const FutureCore) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_block_until_ready(future: *const FutureCore) -> Code {
     // SAFETY: C gives a handle of this library's.
-    guard_code(|| unsafe { behind(future) }?.block())
+    guard_getter(|| unsafe { behind(future) }?.block())
 }
 
 #[unsafe(no_mangle)]
@@ -87,12 +87,12 @@ unsafe extern "C-unwind" fn fdb_future_set_callback(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_get_error(future: *const FutureCore) -> Code {
     // SAFETY: C gives a handle of this library's.
-    guard_code(|| unsafe { behind(future) }?.error())
+    guard_getter(|| unsafe { behind(future) }?.error())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_get_bool(future: *const FutureCore, out: *mut c_int) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let value = get(future, |value| match value {
@@ -107,7 +107,7 @@ unsafe extern "C" fn fdb_future_get_bool(future: *const FutureCore, out: *mut c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_get_int64(future: *const FutureCore, out: *mut i64) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let value = get(future, |value| match value {
@@ -123,7 +123,7 @@ unsafe extern "C" fn fdb_future_get_int64(future: *const FutureCore, out: *mut i
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_get_uint64(future: *const FutureCore, out: *mut u64) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let value = get(future, |value| match value {
@@ -139,7 +139,7 @@ unsafe extern "C" fn fdb_future_get_uint64(future: *const FutureCore, out: *mut 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_get_double(future: *const FutureCore, out: *mut f64) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let value = get(future, |value| match value {
@@ -158,7 +158,7 @@ unsafe extern "C" fn fdb_future_get_key(
     out_key: *mut *const u8,
     out_length: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let (key, size) = get(future, |value| match value {
@@ -179,7 +179,7 @@ unsafe extern "C" fn fdb_future_get_value(
     out_value: *mut *const u8,
     out_length: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let found = get(future, |value| match value {
@@ -212,7 +212,7 @@ unsafe extern "C" fn fdb_future_get_keyvalue_array(
     out_count: *mut c_int,
     out_more: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let ((rows, count), more) =
@@ -232,7 +232,7 @@ unsafe extern "C" fn fdb_future_get_mappedkeyvalue_array(
     out_count: *mut c_int,
     out_more: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let ((rows, count), more) =
@@ -251,7 +251,7 @@ unsafe extern "C" fn fdb_future_get_key_array(
     out_keys: *mut *const Key,
     out_count: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let (keys, count) = get(future, |value| value.keys().map(array))?;
@@ -268,7 +268,7 @@ unsafe extern "C" fn fdb_future_get_string_array(
     out_strings: *mut *const *const c_char,
     out_count: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let (strings, count) = get(future, |value| value.texts().map(array))?;
@@ -285,7 +285,7 @@ unsafe extern "C" fn fdb_future_get_keyrange_array(
     out_ranges: *mut *const KeyRange,
     out_count: *mut c_int,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let (ranges, count) = get(future, |value| value.ranges().map(array))?;

@@ -1,7 +1,7 @@
 //! What programs compiled for API versions below 620 call: cluster objects, and a getter's old
 //! name.
 
-use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store, text};
+use crate::argument::{Code, bytes, code, guard, guard_future, guard_getter, handle, store, text};
 use crate::future::{FutureCore, behind};
 use crate::value::Value;
 use plinth_client::Database;
@@ -13,7 +13,7 @@ pub(super) struct Cluster(Option<CString>);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_future_get_version(future: *const FutureCore, out: *mut i64) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let version = behind(future)?.get(|value| match value {
@@ -49,7 +49,7 @@ unsafe extern "C" fn fdb_future_get_cluster(
     future: *const FutureCore,
     out: *mut *mut Cluster,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let path = behind(future)?.get(|value| match value {
@@ -69,7 +69,7 @@ unsafe extern "C" fn fdb_cluster_set_option(
     _value: *const u8,
     _length: c_int,
 ) -> Code {
-    Error::invalid_option().code() // there never were any
+    code(Err(Error::invalid_option())) // there never were any
 }
 
 #[unsafe(no_mangle)]
@@ -96,7 +96,7 @@ unsafe extern "C" fn fdb_future_get_database(
     future: *const FutureCore,
     out: *mut *mut Database,
 ) -> Code {
-    guard_code(|| {
+    guard_getter(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
             let database = behind(future)?.get(|value| match value {

@@ -3,11 +3,10 @@
 use crate::argument::{Code, code, guard, guard_code, option_value};
 use crate::future::call::NETWORK;
 use crate::network::{Hook, Parameter};
-use crate::{fork, network_options, version};
+use crate::{fork, network_options, version, words};
 use plinth_types::Error;
 use plinth_types::error::ErrorPredicate;
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::ffi::{c_char, c_int, c_void};
 
 /// `release,source,protocol`: the protocol is that of FoundationDB 7.3, whose behaviour this is.
 const CLIENT_VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
@@ -36,27 +35,9 @@ extern "C" fn fdb_get_client_version() -> *const c_char {
     CLIENT_VERSION.as_ptr()
 }
 
-/// Texts that were asked for, which C may keep for ever; each is made once.
-static TEXTS: Mutex<Vec<(&'static str, CString)>> = Mutex::new(Vec::new());
-
 #[unsafe(no_mangle)]
 extern "C" fn fdb_get_error(code: Code) -> *const c_char {
-    guard(c"UNKNOWN_ERROR".as_ptr(), || {
-        if code == 0 {
-            return c"Success".as_ptr();
-        }
-        let known = (1..=30_000).contains(&code);
-        let text = Error::from_code(if known { code } else { 4000 }).description();
-        let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, made)) = texts.iter().find(|(of, _)| *of == text) {
-            return made.as_ptr();
-        }
-        let made = CString::new(text).unwrap_or_default();
-        // The bytes stay where they are when the text moves into the list, which only grows.
-        let pointer = made.as_ptr();
-        texts.push((text, made));
-        pointer
-    })
+    guard(c"UNKNOWN_ERROR", || words::of(code)).as_ptr()
 }
 
 #[unsafe(no_mangle)]

@@ -31,15 +31,27 @@ def test_data_outlives_its_process(db):
 
 def test_a_name_says_where_a_store_is_and_how_it_is_opened(db):
     with tempfile.TemporaryDirectory() as directory:
-        for name, code in [("none/sub/db", "1511"), ("fdb.clustr", "1511"), ("db?create=false", "1511"),
-                           ("db?speed=high", "2007"), ("db?engine=disk", "2006")]:
+        for name, code, words in [
+            ("none/sub/db", "(1511)", "none/sub/db: the directory above it"),
+            ("fdb.clustr", "(1511)", "fdb.clustr: is a cluster file meant?"),
+            ("db?create=false", "(1511)", os.path.join(directory, "db")),
+            ("db?speed=high", "(2007)", 'there is no option "speed=high"'),
+            ("db?engine=disk", "(2006)", 'there is no storage engine "disk"'),
+        ]:
             result = _run("db[b'a']", os.path.join(directory, name))
-            assert result.returncode != 0 and code in result.stderr, (name, result.stderr)
+            told = result.stderr.strip().splitlines()[-1]
+            assert result.returncode != 0 and code in told and words in told, (name, result.stderr)
         assert os.listdir(directory) == []
         target = os.path.join(directory, "db")
         _passes("db[b'a'] = b'1'", target + "?engine=ssd&memory=64MiB")
         assert os.path.exists(os.path.join(target, "gen-1", "tables"))
         assert _passes("print(bytes(db[b'a']))", target + "?create=false") == "b'1'"
+        identity = os.path.join(target, "IDENTITY")
+        with open(identity, "r+b") as file:
+            file.write(b"not what was written")
+        result = _run("db[b'a']", target)
+        told = result.stderr.strip().splitlines()[-1]
+        assert result.returncode != 0 and "(1522)" in told and identity in told, result.stderr
 
 
 def test_one_directory_is_opened_once_in_a_process(db):
@@ -52,6 +64,8 @@ def test_one_directory_is_opened_once_in_a_process(db):
         assert two[b"k"] == b"v"
         result = _run("db[b'k']", target)
         assert result.returncode != 0 and "1529" in result.stderr, result.stderr
+        if sys.platform == "linux":
+            assert "is locked by process %d (" % os.getpid() in result.stderr, result.stderr
         tr = one.create_transaction()
         del one, two
         again = another(target)
