@@ -1,6 +1,9 @@
 // Transactions: their life, conflicts, retries, timeouts, watches, options, errors.
 'use strict'
 const assert = require('assert')
+const fs = require('fs')
+const os = require('os')
+const path = require('path')
 const fdb = require('foundationdb')
 const native = require('foundationdb/dist/lib/native').default
 const { fails, fill, between, choice } = require('./harness')
@@ -21,6 +24,31 @@ exports.a_transaction_sees_its_writes_and_others_after_commit = async (db) => {
   one.rawReset()
   one.clear('k')
   assert.strictEqual(await one.exists('k'), false)
+}
+
+exports.a_name_says_how_a_directory_is_opened = async () => {
+  const around = fs.mkdtempSync(path.join(os.tmpdir(), 'plinth-places-'))
+  try {
+    const name = path.join(around, 'db')
+    const nearly = path.join(around, 'fdb.clustr')
+    for (const [given, code, words] of [
+      [`${name}?create=false&engine=ssd`, 1511, name],
+      [nearly, 1511, `${nearly}: is a cluster file meant?`],
+      [`${name}?engine=disk`, 2006, '"disk"'],
+    ]) {
+      assert.throws(() => fdb.open(given), (error) => error.code === code && error.message.includes(words), given)
+    }
+    assert.deepStrictEqual(fs.readdirSync(around), [])
+    const made = fdb.open(`${name}?engine=ssd&memory=64MiB`)
+    await made.set('k', 'v')
+    made.close()
+    assert(fs.existsSync(path.join(name, 'gen-1', 'tables')))
+    const again = fdb.open(`${name}?create=false&engine=ssd`)
+    assert.strictEqual((await again.get('k')).toString(), 'v')
+    again.close()
+  } finally {
+    fs.rmSync(around, { recursive: true })
+  }
 }
 
 exports.conflicts_are_retried_until_nothing_is_lost = async (db) => {

@@ -27,7 +27,8 @@ type test struct {
 }
 
 var tests = []func(test){
-	aTransactionSeesItsWritesAndOthersAfterCommit, aPinnedSnapshotIsReadBeyondTheWindow, conflictsAreRetriedUntilNothingIsLost, whatConflicts,
+	aTransactionSeesItsWritesAndOthersAfterCommit, aPinnedSnapshotIsReadBeyondTheWindow, aNameSaysHowADirectoryIsOpened,
+	conflictsAreRetriedUntilNothingIsLost, whatConflicts,
 	aCancelledTransactionStaysSoUntilReset, timeoutsEndWhatWaits, onErrorRetriesWhatMayBeRetried, watchesTellOfChanges,
 	versionsOfThePastAndTheFuture, errorsAreDeferredToTheNextOperation, optionsAreAccepted,
 	futuresMayBeAskedByManyAndLeftToTheCollector, everyStreamingModeGivesTheSameRows, selectorsFindWhatAListSays,

@@ -2,7 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"time"
 	_ "unsafe" // go:linkname
 
@@ -46,6 +50,41 @@ func aPinnedSnapshotIsReadBeyondTheWindow(t test) {
 	pinned.Set(fdb.Key("k"), []byte("mine"))
 	fails(2023, pinned.Commit().Get())
 	equalBytes(get(t.db, "k"), []byte("after"), "now")
+}
+
+func aNameSaysHowADirectoryIsOpened(test) {
+	// The words of an error are those of the thread that has it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	around, err := os.MkdirTemp("", "plinth-places-")
+	must(err)
+	defer os.RemoveAll(around)
+	name, nearly := filepath.Join(around, "db"), filepath.Join(around, "fdb.clustr")
+	cases := []struct {
+		name  string
+		code  int
+		words string
+	}{
+		{name + "?create=false&engine=ssd", 1511, name},
+		{nearly, 1511, nearly + ": is a cluster file meant?"},
+		{name + "?engine=disk", 2006, `"disk"`},
+	}
+	for _, c := range cases {
+		_, err := fdb.OpenDatabase(c.name)
+		fails(c.code, err)
+		check(strings.Contains(err.Error(), c.words), "%s: %v", c.name, err)
+	}
+	there, err := os.ReadDir(around)
+	must(err)
+	check(len(there) == 0, "what was made: %v", there)
+	made := fdb.MustOpenDatabase(name + "?engine=ssd&memory=64MiB")
+	set(made, "k", "v")
+	made.Close()
+	_, err = os.Stat(filepath.Join(name, "gen-1", "tables"))
+	must(err)
+	again := fdb.MustOpenDatabase(name + "?create=false&engine=ssd")
+	equalBytes(get(again, "k"), []byte("v"), "opened again")
+	again.Close()
 }
 
 func conflictsAreRetriedUntilNothingIsLost(t test) {

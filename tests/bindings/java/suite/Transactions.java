@@ -12,15 +12,20 @@ import static plinth.Support.together;
 import static plinth.Support.write;
 
 import com.apple.foundationdb.Database;
+import com.apple.foundationdb.FDB;
 import com.apple.foundationdb.FDBException;
 import com.apple.foundationdb.KeySelector;
 import com.apple.foundationdb.Transaction;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /** Transactions: their life, conflicts, retries, timeouts, watches, options, errors. */
 final class Transactions {
@@ -37,8 +42,43 @@ final class Transactions {
         tests.put("watches_tell_of_changes", Transactions::watches);
         tests.put("errors_are_deferred_to_the_next_operation", Transactions::deferred);
         tests.put("options_are_accepted_and_obeyed", Transactions::options);
+        tests.put("a_name_says_how_a_directory_is_opened", Transactions::places);
         tests.put("a_pinned_snapshot_is_read_beyond_the_window", Transactions::pinned);
         tests.put("futures_complete_on_other_threads_and_make_new_ones", Transactions::chains);
+    }
+
+    private static void places(Database db, Random chance) throws Exception {
+        Path around = Files.createTempDirectory("plinth-places-");
+        try {
+            FDB fdb = FDB.instance();
+            String name = around.resolve("db").toString();
+            told(1511, name, () -> fdb.open(name + "?create=false&engine=ssd").close());
+            String nearly = around.resolve("fdb.clustr").toString();
+            told(1511, nearly + ": is a cluster file meant?", () -> fdb.open(nearly).close());
+            told(2006, "\"disk\"", () -> fdb.open(name + "?engine=disk").close());
+            same(around.toFile().list().length, 0, "what was made");
+            try (Database made = fdb.open(name + "?engine=ssd&memory=64MiB")) {
+                set(made, "k", "v");
+            }
+            check(Files.exists(around.resolve("db/gen-1/tables")), "the engine");
+            try (Database again = fdb.open(name + "?create=false&engine=ssd")) {
+                same(get(again, "k"), "v", "opened again");
+            }
+        } finally {
+            try (Stream<Path> made = Files.walk(around)) {
+                made.sorted(Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
+            }
+        }
+    }
+
+    /** What is opened must fail with this number, and with these words in its text. */
+    private static void told(int want, String words, Runnable body) {
+        try {
+            body.run();
+            check(false, "opened, and not " + want);
+        } catch (FDBException error) {
+            check(error.getCode() == want && error.getMessage().contains(words), error.getCode() + ": " + error.getMessage());
+        }
     }
 
     private static void pinned(Database db, Random chance) {

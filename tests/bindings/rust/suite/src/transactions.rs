@@ -21,6 +21,7 @@ pub const TESTS: &[Test] = &[
     ("watches_tell_of_changes", watches),
     ("errors_are_deferred_to_the_next_operation", deferred),
     ("options_are_accepted_and_obeyed", options),
+    ("a_name_says_how_a_directory_is_opened", places),
     ("the_retry_loop_of_the_package", run),
 ];
 
@@ -37,6 +38,31 @@ fn life(db: &Database, _: &mut Chance) {
     let past = begin(db);
     past.set_read_version(version);
     assert_eq!(seen(&past, b"k"), Some(b"v".to_vec()));
+}
+
+fn places(_: &Database, _: &mut Chance) {
+    let around = std::env::temp_dir().join(format!("plinth-places-{}", std::process::id()));
+    std::fs::create_dir(&around).expect("a directory");
+    let name = around.join("db").display().to_string();
+    let nearly = around.join("fdb.clustr").display().to_string();
+    for (given, code, words) in [
+        (format!("{name}?create=false&engine=ssd"), 1511, name.clone()),
+        (nearly.clone(), 1511, format!("{nearly}: is a cluster file meant?")),
+        (format!("{name}?engine=disk"), 2006, "\"disk\"".to_string()),
+    ] {
+        let error = Database::from_path(&given).err().expect("a refusal");
+        assert_eq!(error.code(), code, "{given}");
+        assert!(error.message().contains(&words), "{given}: {}", error.message());
+    }
+    assert_eq!(std::fs::read_dir(&around).expect("a list").count(), 0);
+    let made = Database::from_path(&format!("{name}?engine=ssd&memory=64MiB")).expect("one is made");
+    set(&made, &[(b"k", b"v")]);
+    drop(made);
+    assert!(around.join("db/gen-1/tables").exists());
+    let again = Database::from_path(&format!("{name}?create=false&engine=ssd")).expect("it opens");
+    assert_eq!(kept(&again, b"k"), Some(b"v".to_vec()));
+    drop(again);
+    std::fs::remove_dir_all(&around).expect("it goes");
 }
 
 fn retries(db: &Database, _: &mut Chance) {
