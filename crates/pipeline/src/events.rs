@@ -45,6 +45,17 @@ pub(crate) fn opened(directory: Option<&Path>, opened: &Opened) {
     );
 }
 
+/// A start takes long: up to which version entries of the log are applied, of which that have to
+/// be, and about how many bytes are left to read.
+pub(crate) fn replaying(version: Version, upto: Version, left_bytes: u64) {
+    tracing::info!(
+        version,
+        upto,
+        left_bytes,
+        "the log is applied to the rows: the database is open when that is done"
+    );
+}
+
 /// The log ended in bytes whose write had not ended: they were never acknowledged.
 pub(crate) fn tail_cut(cut: &CutTail) {
     let CutTail { file, offset, bytes, reason } = cut;

@@ -8,6 +8,7 @@
 
 mod common;
 
+use common::heard::heard;
 use common::world::World;
 use common::*;
 use plinth_client::Endpoint;
@@ -17,6 +18,7 @@ use plinth_pipeline::{Compression, EngineKind, NodeConfig, SsdSettings};
 use plinth_types::{CommitReply, MutationType as M, Result};
 use serde_json::Value;
 use std::time::Duration;
+use tracing::Level;
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
 const ROW: usize = 90_000;
@@ -246,4 +248,41 @@ fn a_failed_sync_is_told() {
     assert!(recovery["description"].as_str().unwrap().contains("started anew"), "{recovery}");
     assert_eq!(measured(&world, "plinth_refusing{cause=\"failed\"}"), 1.0);
     assert!(world.node().endpoint().refusal().is_some());
+}
+
+/// It was told by nothing but errors of commits.
+#[test]
+fn a_full_disk_is_told_and_refusals_of_a_burst_in_two_lines() {
+    const REFUSED: usize = 300;
+    for engine in ENGINES {
+        let world = on_disk_of(6, engine, 1 << 30);
+        (0..20).for_each(|number| drop(put(&world, number).unwrap()));
+        let (disk, others) = (1 << 30, used(&world));
+        let ((), told) = heard(Level::INFO, || {
+            limit(&world, others);
+            world.sim.run_for(Duration::from_secs(2));
+            for _ in 0..REFUSED {
+                assert!(is_disk_full(&put(&world, 0).unwrap_err()), "{engine:?}");
+            }
+            limit(&world, disk);
+            assert!(goes_on(&world, Duration::from_secs(20)), "{engine:?}");
+            world.sim.run_for(Duration::from_secs(30));
+        });
+        let with = |what: &str| told.iter().filter(|line| line.contains(what)).count();
+        for what in [
+            "the disk is full: commits that write rows wait or are refused",
+            "commits are refused",
+            "commits are not refused any more",
+            "the disk has room again",
+        ] {
+            assert_eq!(with(what), 1, "{engine:?}: {what}: {told:#?}");
+        }
+        let count = |line: &String| {
+            let rest = line.split("commits=").nth(1)?;
+            rest.split(' ').next()?.parse::<usize>().ok()
+        };
+        let counted = told.iter().find_map(count);
+        assert!(counted.is_some_and(|count| count >= REFUSED), "{engine:?}: {told:#?}");
+        assert!(told.len() < 20, "{engine:?}: {told:#?}");
+    }
 }

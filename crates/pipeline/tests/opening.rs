@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::heard::heard;
 use common::*;
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, block_on};
@@ -13,6 +14,7 @@ use plinth_pipeline::{Creation, Node, NodeConfig};
 use plinth_types::Error;
 use std::path::Path;
 use std::time::Duration;
+use tracing::Level;
 
 const DIR: &str = "/db";
 
@@ -62,6 +64,53 @@ fn a_checkpoint_that_cannot_be_read_at_the_moment_is_not_called_damaged() {
             assert_eq!(error, Error::io_error(), "{error}");
         }
     }
+}
+
+/// A start that took long looked like one that hung.
+#[test]
+fn a_start_that_takes_long_says_what_it_does_and_how_far_it_is() {
+    const ROWS: u32 = 300;
+    let simulation = Simulation::new(7);
+    let mut machine = simulation.process("node");
+    let mut config = NodeConfig::default();
+    // Many batches, and segments.
+    config.ssd.memory = 4 << 20;
+    config.log.first_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
+    let begin = |machine: &Env| {
+        simulation.run_until(Node::open(machine, Path::new(DIR), config.clone())).unwrap()
+    };
+    let node = begin(&machine).endpoint();
+    for n in 0..ROWS {
+        simulation.run_until(set(&node, &n.to_be_bytes(), &[7; 50_000])).unwrap();
+    }
+    drop(node);
+    let mut restart = |latency: Duration| {
+        simulation.crash(&machine);
+        machine = simulation.restart(&machine);
+        simulation.update_faults(&machine, |plan| {
+            (plan.read.latency_min, plan.read.latency_max) = (latency, latency);
+        });
+        let began = machine.now();
+        let (node, told) = heard(Level::INFO, || begin(&machine));
+        let told: Vec<_> =
+            told.into_iter().filter(|line| line.contains("the log is applied")).collect();
+        (machine.now() - began, simulation.run_until(get(&node.endpoint(), b"\0\0\0\0")), told)
+    };
+    let (_, value, told) = restart(Duration::from_micros(10));
+    assert!(value.is_some() && told.is_empty(), "{told:#?}");
+    let (took, value, told) = restart(Duration::from_millis(200));
+    assert!(value.is_some() && took > Duration::from_secs(10), "{took:?}");
+    let about = took.as_secs() as usize / 2;
+    assert!((2..=about).contains(&told.len()), "{took:?}: {told:#?}");
+    let number = |line: &str, name: &str| -> u64 {
+        line.split(name).nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+    };
+    for two in told.windows(2) {
+        assert!(number(&two[0], "version=") < number(&two[1], "version="), "{told:#?}");
+        assert_eq!(number(&two[0], "upto="), number(&two[1], "upto="), "{told:#?}");
+        assert!(number(&two[0], "left_bytes=") >= number(&two[1], "left_bytes="), "{told:#?}");
+    }
+    assert!(number(&told[0], "left_bytes=") > 1 << 20, "{told:#?}");
 }
 
 /// What runs before this one had left in the log once did not count: each wrote a little less than

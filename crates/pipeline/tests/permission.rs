@@ -8,6 +8,7 @@
 
 mod common;
 
+use common::heard::heard;
 use common::*;
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, block_on, reply};
@@ -16,14 +17,9 @@ use plinth_types::{Error, Result};
 use rustix::fs::{Mode, chmod};
 use rustix::process::{Uid, geteuid};
 use rustix::thread::set_thread_res_uid;
-use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::with_default;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::Level;
 
 const NOBODY: u32 = 65_534;
 
@@ -114,43 +110,6 @@ fn what_a_database_writes_is_its_owners_alone() {
     });
 }
 
-/// Hears of events, as a program's log does.
-#[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
-
-impl Visit for Heard {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let mut heard = self.0.lock().unwrap();
-        heard.push(format!("{}={value:?}", field.name()));
-    }
-}
-
-struct Log(Arc<Heard>);
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut one = Heard::default();
-        event.record(&mut one);
-        self.0.0.lock().unwrap().append(one.0.get_mut().unwrap());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 /// Whoever may look into it may be able to read all rows, and nobody else would say so.
 #[test]
 fn a_directory_that_is_open_to_others_is_told_of_when_it_is_opened() {
@@ -160,9 +119,8 @@ fn a_directory_that_is_open_to_others_is_told_of_when_it_is_opened() {
     block_on(set(&block_on(open(&env, &dir)).unwrap(), b"key", b"value")).unwrap();
     for (mode, is_open) in [(0o700, false), (0o750, true), (0o701, true), (0o704, true)] {
         may(&dir, mode);
-        let heard = Arc::new(Heard::default());
-        let node = with_default(Log(heard.clone()), || block_on(open(&env, &dir))).unwrap();
-        let heard = heard.0.lock().unwrap().join(" ");
+        let (node, heard) = heard(Level::WARN, || block_on(open(&env, &dir)).unwrap());
+        let heard = heard.join("\n");
         let is_told = heard.contains("other users may look into the database's directory")
             && heard.contains(&*dir.to_string_lossy());
         assert_eq!(is_told, is_open, "{mode:o}: {heard}");

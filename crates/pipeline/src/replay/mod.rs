@@ -33,9 +33,12 @@ use handover::{Sender, handover};
 use plinth_env::Env;
 use plinth_log::{LocalView, Reader};
 use plinth_types::{LogPosition, MutationList, Version};
+use std::time::Duration;
 
 /// Batches that are ready and not applied yet, at most.
 const AHEAD: usize = 2;
+/// How often it is told how far it is: not at all by a start that takes no longer.
+const TOLD: Duration = Duration::from_secs(2);
 
 /// How large a batch may get; the entry that goes beyond is still part of it.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,7 @@ pub(crate) async fn replay(
 ) -> NodeResult<Version> {
     let (sender, mut receiver) = handover(AHEAD);
     let task = env.spawn("replay", read_ahead(log.reader(from.version + 1), from, bounds, sender));
+    let (upto, mut told) = (log.committed().version, env.now());
     let mut reached = from.version;
     let mut outcome = Ok(());
     while let Some(next) = receiver.next().await {
@@ -84,6 +88,10 @@ pub(crate) async fn replay(
             }
             Err(error) => Err(error),
         };
+        if env.now().saturating_sub(told) >= TOLD {
+            told = env.now();
+            crate::events::replaying(reached, upto, log.bytes_between(reached, upto));
+        }
         if applied.is_err() {
             outcome = applied;
             break;
