@@ -103,12 +103,14 @@ fn bodies_that_are_small_and_become_large_hold_nobody_up() {
     assert!(lines.len() < 65_000, "{} bytes", lines.len());
     for (what, body) in [("empty members of gzip", members), ("millions of bad lines", lines)] {
         let body = Arc::new(body);
-        let attack = move || assert!(post(http, &body).starts_with("HTTP/1.1 "), "{what}");
-        good.beside(what, |good| {
-            let attackers = Attackers::start(8, attack);
+        let sent = body.clone();
+        let attackers = good.beside(what, |good| {
+            let attackers = Attackers::start(8, move || drop(post(http, &sent)));
             good.goes_on(MEANWHILE);
-            attackers.end();
+            attackers
         });
+        attackers.end();
+        assert!(post(http, &body).starts_with("HTTP/1.1 413"), "{what}");
     }
     good.end();
     block_on(server.stop());
@@ -122,12 +124,13 @@ fn bodies_of_lines_that_are_all_wrong_hold_nobody_up() {
     let mut text = String::new();
     (0..500_000).for_each(|number| writeln!(text, "cpu,host=a value=x{number} {number}").unwrap());
     let body = Arc::new(gzip(1, text.as_bytes()));
-    good.beside("lines that are all wrong", |good| {
+    let attackers = good.beside("lines that are all wrong", |good| {
         let attack = move || assert!(post(http, &body).starts_with("HTTP/1.1 4"));
         let attackers = Attackers::start(4, attack);
         good.goes_on(MEANWHILE);
-        attackers.end();
+        attackers
     });
+    attackers.end();
     good.end();
     block_on(server.stop());
 }
@@ -138,8 +141,8 @@ fn status_documents_one_upon_the_other_hold_nobody_up() {
     let server = Arc::new(serve(Limits::default()));
     let good = Good::alone(with_one_connection(&server));
     let theirs = server.clone();
-    good.beside("status documents one upon the other", |good| {
-        let attackers = Attackers::start(16, move || {
+    let attackers = good.beside("status documents one upon the other", |good| {
+        let attackers = Attackers::start(64, move || {
             let (mut raw, mut requests) = (Raw::greeted(&theirs), Vec::new());
             (0..AT_ONCE).for_each(|id| Request::Status.encode(&mut requests, id));
             raw.send_along(&requests);
@@ -148,14 +151,16 @@ fn status_documents_one_upon_the_other_hold_nobody_up() {
             }
         });
         good.goes_on(MEANWHILE);
-        attackers.end();
+        attackers
     });
+    attackers.end();
     good.end();
 }
 
 #[test]
 fn cuts_of_ranges_hold_nobody_up() {
     const ROWS: u32 = 100_000;
+    const AT_ONCE: u32 = 32;
     let server = Arc::new(serve(Limits::default()));
     let db = database(&server);
     for first in (0..ROWS).step_by(10_000) {
@@ -167,19 +172,20 @@ fn cuts_of_ranges_hold_nobody_up() {
     }
     let good = Good::alone(with_one_connection(&server));
     let theirs = server.clone();
-    good.beside("cuts of ranges", |good| {
+    let attackers = good.beside("cuts of ranges", |good| {
         let attackers = Attackers::start(4, move || {
             let range = KeyRange::new(&b""[..], &b"\xff"[..]);
             let (mut raw, request) =
                 (Raw::greeted(&theirs), Request::SplitPoints { range, chunk: 1 });
-            (0..4).for_each(|id| raw.ask(id, &request).unwrap());
-            for _ in 0..4 {
+            (0..AT_ONCE).for_each(|id| raw.ask(id, &request).unwrap());
+            for _ in 0..AT_ONCE {
                 assert_eq!(raw.next().unwrap().1, Kind::SplitPointsReply as u8);
             }
         });
         good.goes_on(MEANWHILE);
-        attackers.end();
+        attackers
     });
+    attackers.end();
     good.end();
 }
 

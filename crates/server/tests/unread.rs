@@ -66,13 +66,18 @@ fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
         let before = peak();
         let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted_in(&server, version)).collect();
         let request = ask(&db);
-        good.beside("clients that read nothing", |good| {
+        let mut attack = |good: &Good| {
             // Four each, since the system's buffers take a few megabytes.
             let ask = |client: &mut Raw| (0..4).for_each(|id| drop(client.ask(id, &request)));
             clients.iter_mut().for_each(ask);
             read_beside(&server);
             good.goes_on(100);
-        });
+        };
+        // Replies to clients of before are megabytes, which take their time to be copied.
+        match version {
+            2 => attack(&good),
+            _ => good.beside("clients that read nothing", attack),
+        }
         let grew = peak() - before;
         // Clients of before take replies of a megabyte as a whole.
         let times = if version == NEWEST { 2 } else { 6 };

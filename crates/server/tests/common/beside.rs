@@ -18,7 +18,7 @@ use std::time::Duration;
 const TIMES: u32 = 30;
 /// What it waits for alone, at least: others on the machine may well make a thread wait for so long
 /// until it has a turn.
-const FLOOR: Duration = Duration::from_millis(10);
+const FLOOR: Duration = Duration::from_millis(2);
 /// Transactions by which it is judged alone, after some that find out where the server is.
 const ALONE: usize = 400;
 const BEFORE: usize = 100;
