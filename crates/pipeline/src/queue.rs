@@ -38,7 +38,7 @@ const QUEUE_BYTES: usize = 256 << 20;
 
 /// Bytes of large ones beyond which more of those are refused while they share the log with small
 /// ones: what waits there is what the small ones meet, however long nobody adds to it.
-const SHARED_BYTES: usize = 32 << 20;
+const SHARED_BYTES: usize = 16 << 20;
 
 /// Bytes of transactions after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
@@ -579,7 +579,7 @@ mod tests {
         let began = submit(&queue, &sizes);
         assert!(queue.pressing() < LARGE_BYTES && queue.take_peak() >= 36 << 20);
         assert!(queue.take_peak() < LARGE_BYTES);
-        // Three of them may wait for their turn, and what isn't large goes on.
+        // One of them may wait for its turn, and what isn't large goes on.
         let refused = began.into_iter().next_back().and_then(|mut last| last.try_take());
         let error = refused.expect("it is answered").expect_err("and refused");
         assert!(error.to_string().contains("of large transactions"), "{error}");
