@@ -61,7 +61,7 @@ def duckdb_answers_as_the_server_does(server):
 
 def points_of(table):
     """Every point, in order: nothing that DuckDB's threads could do in another order."""
-    return table.project("series, time_ns, value").order("series, time_ns").fetchall()
+    return table.project("series, epoch_ns(time) as nanoseconds, value").order("series, nanoseconds, value").fetchall()
 
 
 def answers(table):
