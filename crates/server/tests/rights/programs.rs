@@ -286,7 +286,8 @@ impl Program {
         let is_committed = committed.is_ok();
         seen.push(Seen::of(committed.map(|()| Seen::Done)));
         seen.push(Seen::of(conflicting(&tr)));
-        // Of a transaction that failed nothing is watched; who may not watch hears that all the same.
+        // Of a transaction that failed nothing is watched; who may not watch hears that all the
+        // same.
         watches.retain(|(key, _)| is_committed || !may_read(key));
         seen.extend(watches.into_iter().map(|(key, watch)| self.changed(place, at, key, watch)));
         seen
