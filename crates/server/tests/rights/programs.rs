@@ -1,9 +1,9 @@
 //! Random programs of somebody with rights to some keys, against a model of what they are.
 //!
 //! Each program runs in two databases that are alike where its user may look and differ where he
-//! may not. Whatever he does, he sees the same in both: by an answer, an error, a conflict, the keys
-//! that are told to be in conflict, a watch, or what an index leads to. The model says besides which
-//! of these are refused.
+//! may not. Whatever he does, he sees the same in both: by an answer, an error, a conflict, the
+//! keys that are told to be in conflict, a watch, or what an index leads to. The model says besides
+//! which of these are refused.
 
 use super::{DENIED, Place, code};
 use plinth_client::{Database, Mapped, RangeOptions, Transaction, TransactionOption};
