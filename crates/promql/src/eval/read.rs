@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 /// Buckets from which on it takes longer to work at a series than to have another thread do so.
 const MANY_BUCKETS: u64 = 1000;
+/// Points that are looked at in a series without a pause for others.
+const VISITS_AT_ONCE: u64 = 1 << 18;
 
 /// A series with points.
 pub(super) struct Series {
@@ -335,6 +337,7 @@ impl<S: Source> Evaluator<'_, S> {
         Box::pin(async move {
             let mut columns = Vec::new();
             for Series { labels, drop_name, samples, histograms } in series {
+                self.source.pause().await?;
                 let held: Held<S::Samples> = Held::of(samples, histograms);
                 columns.extend(self.over(labels, drop_name, held, asked).await?);
             }
@@ -355,7 +358,12 @@ impl<S: Source> Evaluator<'_, S> {
         let (mut is_any, mut is_any_float) = (false, false);
         // With a fixed window and nothing that differs from step to step, one value is all.
         let is_same = asked.numbers.is_empty();
+        let mut paused_at = self.visits;
         for place in 0..steps.count {
+            if self.visits - paused_at >= VISITS_AT_ONCE {
+                self.source.pause().await?;
+                paused_at = self.visits;
+            }
             let end = reading.steps.time(if reading.is_fixed { 0 } else { place });
             let window = held.window(end, reading.range, self.options.max_window).await?;
             if window.samples.is_empty() {
