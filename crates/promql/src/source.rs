@@ -63,7 +63,8 @@ pub trait Source: Sync + Sized {
         async { Ok(work.await) }
     }
 
-    /// Called between series, and within one that takes long, so that others get their turn. An error ends the evaluation.
+    /// Called between series, and within one that takes long, so that others get their turn. An
+    /// error ends the evaluation.
     fn pause(&self) -> impl Future<Output = Result<(), crate::Error<Self::Error>>> + Send;
 
     /// Called with how many values are held, each time that these are more. An error ends the

@@ -305,10 +305,7 @@ impl<S: Source> Evaluator<'_, S> {
         Worked { cells, visits }: Worked,
         asked: &Asked<'_>,
     ) -> Result<Option<Column>, Error<S::Error>> {
-        self.visits += visits;
-        if self.visits > self.options.max_visits {
-            return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
-        }
+        self.visited(visits)?;
         let column = Column::of(labels, cells);
         if column.is_empty() {
             return Ok(None);
@@ -317,6 +314,15 @@ impl<S: Source> Evaluator<'_, S> {
             self.tell_of_counter(column.labels.metric(), asked.span);
         }
         self.named(column, asked).map(Some)
+    }
+
+    /// Counts points that were looked at.
+    fn visited(&mut self, visits: u64) -> Result<(), Error<S::Error>> {
+        self.visits += visits;
+        if self.visits > self.options.max_visits {
+            return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
+        }
+        Ok(())
     }
 
     /// What came of a function, with the labels that it has then.
@@ -369,9 +375,8 @@ impl<S: Source> Evaluator<'_, S> {
             if window.samples.is_empty() {
                 if reading.is_fixed { break } else { continue }
             }
-            self.visits += window.weight() as u64;
-            let is_long = window.samples.len() > self.options.max_window;
-            if is_long || self.visits > self.options.max_visits {
+            self.visited(window.weight() as u64)?;
+            if window.samples.len() > self.options.max_window {
                 return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
             }
             for (number, all) in numbers.iter_mut().zip(asked.numbers) {
