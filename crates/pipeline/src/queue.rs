@@ -93,11 +93,6 @@ impl Answer {
         self.tell(result);
     }
 
-    /// Whether it is a client's who doesn't wait for it any more.
-    fn is_given_up(&self) -> bool {
-        matches!(&self.0, Some(To::Client(promise)) if promise.is_cancelled())
-    }
-
     fn tell(&mut self, result: NodeResult<CommitReply>) {
         match self.0.take() {
             Some(To::Client(promise)) => promise.send(result.map_err(Error::from)),
@@ -187,19 +182,10 @@ impl State {
         self.small_bytes + if self.turns.are_shared { 0 } else { self.large_bytes }
     }
 
-    /// Forgets large transactions whose clients have gone: nobody is told of them, so that they may
-    /// as well come to nothing.
-    fn forget_given_up(&mut self) {
-        while let Some(gone) = self.large.pop_front_if(|first| first.answer.is_given_up()) {
-            self.large_bytes -= gone.request.size();
-        }
-    }
-
     /// The next batch, and whether it is of large ones behind small ones. None if nothing waits
     /// that may go by now.
     fn take_batch(&mut self, now: Duration) -> Option<(Vec<Submitted>, bool)> {
         let small_waits = !self.small.is_empty();
-        self.forget_given_up();
         if !self.large.is_empty() && (self.closed || self.turns.large_may_go(now, small_waits)) {
             let (batch, bytes) = take_front(&mut self.large, LARGE_BATCH_BYTES);
             self.large_bytes -= bytes;
@@ -584,14 +570,5 @@ mod tests {
         let error = refused.expect("it is answered").expect_err("and refused");
         assert!(error.to_string().contains("of large transactions"), "{error}");
         assert!(submit(&queue, &[100])[0].listener().is_some(), "it waits");
-    }
-
-    #[test]
-    fn large_transactions_of_those_who_have_gone_come_to_nothing() {
-        let queue = CommitQueue::default();
-        let mut replies = submit(&queue, &[2 << 10, 3 << 10, 1, 4 << 10]);
-        drop(replies.drain(..2));
-        assert_eq!(batches(&queue, NOW), [vec![4 << 10], vec![1]]);
-        assert_eq!(queue.depth(), (0, 0));
     }
 }
