@@ -21,15 +21,7 @@ pub(crate) fn guard_code(f: impl FnOnce() -> Result<()>) -> Code {
 
 /// As [`guard_code`], where the number is that of a future: what was wrong came about elsewhere.
 pub(crate) fn guard_getter(f: impl FnOnce() -> Result<()>) -> Code {
-    guard(Error::internal_error().code(), || {
-        f().map_or_else(
-            |error| {
-                words::forget();
-                error.code()
-            },
-            |()| 0,
-        )
-    })
+    guard(Error::internal_error().code(), || numbered(f(), |_| words::forget()))
 }
 
 /// Runs what an exported function does that gives a future; an error, or a panic, becomes a failed
@@ -41,13 +33,14 @@ pub(crate) fn guard_future(f: impl FnOnce() -> Result<*mut FutureCore>) -> *mut 
 
 /// 0, or the error's number, whose words this thread can ask for.
 pub(crate) fn code(result: Result<()>) -> Code {
-    result.map_or_else(
-        |error| {
-            words::keep(&error);
-            error.code()
-        },
-        |()| 0,
-    )
+    numbered(result, words::keep)
+}
+
+/// 0, or the error's number once the error was noted.
+fn numbered(result: Result<()>, note: impl FnOnce(&Error)) -> Code {
+    let Err(error) = result else { return 0 };
+    note(&error);
+    error.code()
 }
 
 fn misuse(what: &str) -> Error {
