@@ -51,17 +51,33 @@ impl Attackers {
         let tasks = (0..count).map(one).collect();
         Self { stop, tasks }
     }
-
-    /// Waits for them, so that a failure of one is a failure.
-    fn end(mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        std::mem::take(&mut self.tasks).into_iter().for_each(|task| task.wait().unwrap());
-    }
 }
 
 impl Drop for Attackers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has so many do this over and over while a good client is judged. A failure of one is a failure.
+fn attacked(good: &Good, what: &str, count: usize, attack: impl FnMut() + Clone + Send + 'static) {
+    let mut attackers = good.beside(what, |good| {
+        let attackers = Attackers::start(count, attack);
+        good.goes_on(MEANWHILE);
+        attackers
+    });
+    // Whoever is waited for is no part of what is judged.
+    attackers.stop.store(true, Ordering::Relaxed);
+    std::mem::take(&mut attackers.tasks).into_iter().for_each(|task| task.wait().unwrap());
+}
+
+/// On a connection of its own, asks so often for the same at a time.
+fn ask_at_once(server: &Server, request: &Request, count: u32, answer: Kind) {
+    let (mut raw, mut requests) = (Raw::greeted(server), Vec::new());
+    (0..count).for_each(|id| request.encode(&mut requests, id));
+    raw.send_along(&requests);
+    for _ in 0..count {
+        assert_eq!(raw.next().unwrap().1, answer as u8);
     }
 }
 
@@ -104,12 +120,7 @@ fn bodies_that_are_small_and_become_large_hold_nobody_up() {
     for (what, body) in [("empty members of gzip", members), ("millions of bad lines", lines)] {
         let body = Arc::new(body);
         let sent = body.clone();
-        let attackers = good.beside(what, |good| {
-            let attackers = Attackers::start(8, move || drop(post(http, &sent)));
-            good.goes_on(MEANWHILE);
-            attackers
-        });
-        attackers.end();
+        attacked(&good, what, 8, move || drop(post(http, &sent)));
         assert!(post(http, &body).starts_with("HTTP/1.1 413"), "{what}");
     }
     good.end();
@@ -124,43 +135,26 @@ fn bodies_of_lines_that_are_all_wrong_hold_nobody_up() {
     let mut text = String::new();
     (0..500_000).for_each(|number| writeln!(text, "cpu,host=a value=x{number} {number}").unwrap());
     let body = Arc::new(gzip(1, text.as_bytes()));
-    let attackers = good.beside("lines that are all wrong", |good| {
-        let attack = move || assert!(post(http, &body).starts_with("HTTP/1.1 4"));
-        let attackers = Attackers::start(4, attack);
-        good.goes_on(MEANWHILE);
-        attackers
-    });
-    attackers.end();
+    let attack = move || assert!(post(http, &body).starts_with("HTTP/1.1 4"));
+    attacked(&good, "lines that are all wrong", 4, attack);
     good.end();
     block_on(server.stop());
 }
 
 #[test]
 fn status_documents_one_upon_the_other_hold_nobody_up() {
-    const AT_ONCE: u32 = 200;
     let server = Arc::new(serve(Limits::default()));
     let good = Good::alone(with_one_connection(&server));
     let theirs = server.clone();
-    let attackers = good.beside("status documents one upon the other", |good| {
-        let attackers = Attackers::start(64, move || {
-            let (mut raw, mut requests) = (Raw::greeted(&theirs), Vec::new());
-            (0..AT_ONCE).for_each(|id| Request::Status.encode(&mut requests, id));
-            raw.send_along(&requests);
-            for _ in 0..AT_ONCE {
-                assert_eq!(raw.next().unwrap().1, Kind::StatusReply as u8);
-            }
-        });
-        good.goes_on(MEANWHILE);
-        attackers
+    attacked(&good, "status documents one upon the other", 64, move || {
+        ask_at_once(&theirs, &Request::Status, 200, Kind::StatusReply);
     });
-    attackers.end();
     good.end();
 }
 
 #[test]
 fn cuts_of_ranges_hold_nobody_up() {
     const ROWS: u32 = 100_000;
-    const AT_ONCE: u32 = 32;
     let server = Arc::new(serve(Limits::default()));
     let db = database(&server);
     for first in (0..ROWS).step_by(10_000) {
@@ -172,20 +166,10 @@ fn cuts_of_ranges_hold_nobody_up() {
     }
     let good = Good::alone(with_one_connection(&server));
     let theirs = server.clone();
-    let attackers = good.beside("cuts of ranges", |good| {
-        let attackers = Attackers::start(4, move || {
-            let range = KeyRange::new(&b""[..], &b"\xff"[..]);
-            let (mut raw, request) =
-                (Raw::greeted(&theirs), Request::SplitPoints { range, chunk: 1 });
-            (0..AT_ONCE).for_each(|id| raw.ask(id, &request).unwrap());
-            for _ in 0..AT_ONCE {
-                assert_eq!(raw.next().unwrap().1, Kind::SplitPointsReply as u8);
-            }
-        });
-        good.goes_on(MEANWHILE);
-        attackers
+    let cut = Request::SplitPoints { range: KeyRange::new(&b""[..], &b"\xff"[..]), chunk: 1 };
+    attacked(&good, "cuts of ranges", 4, move || {
+        ask_at_once(&theirs, &cut, 32, Kind::SplitPointsReply);
     });
-    attackers.end();
     good.end();
 }
 
