@@ -313,6 +313,17 @@ fn commands_show_the_token_of_a_file(server: &Running, place: &Path) {
         let (done, told) = plinth(&rights.join("admin.token"), command);
         assert!(done, "{command:?}: {told}");
     }
+    let of_operators: [&[&str]; 4] = [
+        &["backup", "now", &backup],
+        &["backup", "start", "-d", &backup],
+        &["backup", "status"],
+        &["backup", "abort"],
+    ];
+    for command in of_operators {
+        let (done, told) = plinth(&rights.join("till.token"), command);
+        let says_who_may = told.contains("permission_denied") && told.contains("an operator's");
+        assert!(!done && says_who_may, "{command:?}: {told}");
+    }
     let set = ["shell", "--exec", "writemode on; set b2 3; get b2"];
     until_told("`b2' is `3'", || plinth(&rights.join("till.token"), &set).1);
     // One that is given by hand is shown in its place.

@@ -7,7 +7,7 @@
 use super::progress::{Waiting, answered};
 use super::{
     Opened, check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges,
-    open_backup, open_database, ranges, read_key, url,
+    open_backup, open_database, ranges, read_key, refused, url,
 };
 use crate::failure::{Failure, tell};
 use crate::patience::{PATIENCE, no_answer};
@@ -158,7 +158,7 @@ fn tag(options: &ArgMatches) -> String {
 }
 
 fn failed(error: Error) -> Failure {
-    Failure::of("cannot do that", error)
+    refused("cannot do that", &error)
 }
 
 fn start(options: &ArgMatches) -> Result<u8, Failure> {
@@ -202,7 +202,10 @@ fn check_place(wish: &Wish, database: &str, options: &ArgMatches) -> Result<(), 
     let trouble = || asked.trouble();
     let looked = answered(&env, title, PATIENCE, trouble, Backup::open(&env, target, key));
     let why = match looked {
-        Some(Ok(there)) => return there.check_is_of(database, &wish.ranges).map_err(failed),
+        Some(Ok(there)) => {
+            let is_of = there.check_is_of(database, &wish.ranges);
+            return is_of.map_err(|error| Failure::of("cannot do that", error));
+        }
         Some(Err(error)) if error == Error::file_not_found() => return Ok(()),
         Some(Err(error)) => error.to_string(),
         None => {

@@ -175,13 +175,23 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
     Ok(Opened { db: opened.database.clone(), opened, is_exclusive: dir.is_some(), name })
 }
 
+/// The database has refused something. What backs it up may be refused anything that not everybody
+/// may, and no single grant but one would do.
+fn refused(work: &str, error: &Error) -> Failure {
+    if *error != Error::permission_denied() {
+        return Failure::of(work, error);
+    }
+    let grant = "this takes an operator's rights (`plinth shell`: grant operator ...)";
+    Failure::of(work, format!("{error}; {grant}"))
+}
+
 /// What is half there isn't backed up: nobody could tell that from the whole.
 ///
 /// # Errors
 /// If the database has a part of what is being restored or migrated into it.
 fn check_is_whole(db: &Database) -> Result<(), Failure> {
     let filling = block_on(Filling::now(db));
-    let filling = filling.map_err(|error| Failure::of("cannot read the database", error))?;
+    let filling = filling.map_err(|error| refused("cannot read the database", &error))?;
     match filling {
         None => Ok(()),
         Some(filling) => Err(Failure::new(format!("the database {filling}"))),
@@ -192,7 +202,7 @@ fn check_is_whole(db: &Database) -> Result<(), Failure> {
 fn database_id(db: &Database) -> Result<String, Failure> {
     let asked =
         db.endpoint().read_version(ReadVersionRequest { lock_aware: true, ..Default::default() });
-    asked.wait().map_err(|error| Failure::of("cannot reach the database", error))?;
+    asked.wait().map_err(|error| refused("cannot reach the database", &error))?;
     Ok(db.endpoint().describe().cluster_id)
 }
 

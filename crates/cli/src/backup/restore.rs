@@ -5,7 +5,9 @@
 //! Always: nothing is touched before the plan is made.
 
 use super::progress::{Waiting, tenth, watched};
-use super::{UNFINISHED, count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
+use super::{
+    UNFINISHED, count, credentials, key_file, key_ranges, open_backup, ranges, read_key, refused,
+};
 use crate::encryption;
 use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
@@ -178,7 +180,7 @@ fn plan(
         // One that doesn't answer is waited for when its rows come, with a bar.
         Destination::Served(db, name) => {
             let noted = within(db.endpoint().env(), SOON, unfinished(db)).unwrap_or(Ok(None));
-            noted.map_err(|error| Failure::of(format!("cannot read {name}"), error))?
+            noted.map_err(|error| refused(&format!("cannot read {name}"), &error))?
         }
         _ => None,
     };
@@ -408,7 +410,7 @@ fn status(options: &ArgMatches) -> Result<u8, Failure> {
 
 /// The restore into a database; `None` if there is none.
 fn under_way(db: &Database) -> Result<Option<Restoring>, Failure> {
-    block_on(restore::status(db)).map_err(|error| Failure::of("cannot read the database", error))
+    block_on(restore::status(db)).map_err(|error| refused("cannot read the database", &error))
 }
 
 /// How far a restore is.
@@ -436,7 +438,7 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
     }
     drop(waiting);
     let how = last.map(|id| block_on(restore::is_whole(&db, &id))).transpose();
-    let how = how.map_err(|error| Failure::of("cannot read how the restore has ended", error))?;
+    let how = how.map_err(|error| refused("cannot read how the restore has ended", &error))?;
     match how.flatten() {
         None => terminal::print("no restore is under way\n")?,
         Some(true) => terminal::print("no restore is under way any more: it is whole\n")?,
@@ -452,7 +454,7 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
 fn abort(options: &ArgMatches) -> Result<u8, Failure> {
     let db = served(options)?;
     let aborted = block_on(restore::abort(&db))
-        .map_err(|error| Failure::of("cannot give the restore up", error))?;
+        .map_err(|error| refused("cannot give the restore up", &error))?;
     terminal::print(match aborted {
         true => "given up: what it had brought in is cleared, and the database is open\n",
         false => "no restore is under way\n",
