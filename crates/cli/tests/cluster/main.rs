@@ -441,6 +441,30 @@ fn with_tls_a_node_must_show_a_nodes_certificate() {
     reading.wait().unwrap();
 }
 
+/// The others were said to refuse connections, and nothing of what the one that is there waits for.
+#[test]
+fn a_cluster_that_is_yet_to_be_formed_says_whom_it_waits_for() {
+    let place = scratch();
+    let addresses = unused_addresses(3);
+    let file = place.path().join("fdb.cluster");
+    let line = format!("test:three@{}\n", addresses.join(","));
+    block_on(Env::real().files().replace(&file, line.as_bytes())).unwrap();
+    let mut first = command(place.path(), &file, &addresses[0], 0);
+    first.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // It ends with the test, however that ends.
+    let mut first = Running { child: first.spawn().unwrap(), ready: String::new() };
+    let mut errors = std::io::BufReader::new(first.child.stderr.take().unwrap());
+    let told = lines_until(&mut errors, "plinth: waits for ").pop().unwrap();
+    let waits = told.trim_start_matches("plinth: ");
+    assert!(waits.contains(&addresses[1]) && waits.contains(&addresses[2]), "{waits}");
+    let mut status = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let shown = status.arg("status").arg(&file).stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(shown.status.code(), Some(1), "{told}");
+    let why = format!("the cluster is yet to be formed; it {waits}");
+    assert!(told.contains("NOT AVAILABLE") && told.contains(&why), "{why}: {told}");
+}
+
 /// A directory with rows of its own is not taken into a cluster, where they would be lost.
 #[test]
 fn a_database_of_its_own_is_left_alone() {

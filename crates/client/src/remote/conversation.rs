@@ -8,6 +8,7 @@
 use super::cluster_file::Address;
 use super::counting::PATIENCE;
 use super::link::Link;
+use super::refusal::Failed;
 use super::slots::Pending;
 use plinth_env::{Sleep, Stream};
 use plinth_proto::frame::{self, Kind, MAX_REPLY};
@@ -45,7 +46,7 @@ pub(super) struct Opened {
 }
 
 /// Connects and greets.
-pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result<Opened> {
+pub(super) async fn open(link: &Link, address: &Address) -> Result<Opened, Failed> {
     let stream = connected(link, address).await?;
     let place = stream.peer_address();
     let mut stream = if address.tls { secured(link, stream).await? } else { stream };
@@ -70,8 +71,8 @@ pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result
     let mut buffer = [0; 1024];
     loop {
         if let Some((welcome, len)) = Welcome::decode(&received)? {
-            if let Some(error) = welcome.refused {
-                return Err(error);
+            if let Some(why) = welcome.refused {
+                return Err(Failed { why, is_told: true });
             }
             received.drain(..len);
             let Welcome { cluster_id, version, .. } = welcome;
@@ -81,9 +82,8 @@ pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result
         let len =
             poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
         if len == 0 {
-            return Err(
-                Error::connection_failed().with_detail(format!("{place} closed the connection"))
-            );
+            let what = format!("{place} closed the connection");
+            return Err(Error::connection_failed().with_detail(what).into());
         }
         received.extend_from_slice(&buffer[..len]);
     }

@@ -29,10 +29,10 @@ pub(super) async fn run(link: Arc<Link>) {
                     link.disconnected(&why);
                     pause = PAUSES[0];
                 }
-                First::Left(Err(why)) => link.refused(&why),
+                First::Left(Err(failed)) => link.refused(&failed),
                 First::Right(()) => {
                     let detail = format!("{address}: the server doesn't answer");
-                    link.refused(&Error::connection_failed().with_detail(detail));
+                    link.refused(&Error::connection_failed().with_detail(detail).into());
                 }
             }
             // Many clients lose their server at the same moment, and shall not come back at the

@@ -11,7 +11,7 @@ use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
 use super::counting::{Asker, Count, Wanted, Witnesses};
 use super::fallback::{Fallback, Orphan};
-use super::refusal;
+use super::refusal::{self, Failed};
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
 use super::token::{Shown, Token};
@@ -69,7 +69,7 @@ struct State {
     /// The task's, while it sleeps in a conversation.
     waker: Option<Waker>,
     /// Why the last attempt to connect failed.
-    failure: Option<Error>,
+    failure: Option<Failed>,
     /// What the server says of requests that wait.
     says: Says,
 }
@@ -428,7 +428,7 @@ impl Link {
     }
 
     /// Why the last attempt to connect failed, if it did.
-    pub(super) fn failure(&self) -> Option<Error> {
+    pub(super) fn failure(&self) -> Option<Failed> {
         self.lock().failure.clone()
     }
 }
@@ -641,11 +641,12 @@ impl Link {
 
     /// No connection could be made: who has given up is forgotten, and if another attempt can't
     /// help either, all are told.
-    pub(super) fn refused(&self, why: &Error) {
+    pub(super) fn refused(&self, failed: &Failed) {
+        let why = &failed.why;
         let is_final = self.gives_up() || refusal::is_final(why);
         let mut state = self.lock();
         let state_ref = &mut *state;
-        state_ref.failure = Some(why.clone());
+        state_ref.failure = Some(failed.clone());
         let ended = state_ref.slots.extract(|_, pending| {
             let is_now_or_never = matches!(pending.answer, Answer::Number(_, Kind::RebootReply));
             is_final || is_now_or_never || pending.answer.is_cancelled()

@@ -61,6 +61,7 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
     KeySelector, KeySpace, Located, RangeRead, RangeResult, Standing, Version,
 };
+use refusal::Failed;
 use scout::{Lost, Needed, Scout};
 use slots::Answer;
 use std::cell::Cell;
@@ -376,11 +377,12 @@ impl Core {
             let asked = core.asked_status(token.as_ref());
             status::told(&core.env, (*core.file).clone(), asked)
         };
-        status::unless_absent(&self.env, move || unreachable.failure(), ask, self.describe())
+        let why = move || unreachable.failure().map(|failed| failed.why);
+        status::unless_absent(&self.env, why, ask, self.describe())
     }
 
     /// Why the server can't be reached, if that was tried and there is no connection.
-    fn failure(&self) -> Option<Error> {
+    fn failure(&self) -> Option<Failed> {
         let is_connected = self.links.iter().any(|link| link.is_connected());
         self.links.iter().find_map(|link| link.failure()).filter(|_| !is_connected)
     }
@@ -619,7 +621,7 @@ impl Endpoint for RemoteEndpoint {
     fn stalled(&self) -> Option<String> {
         match self.cluster() {
             Some(cluster) => cluster.stalled(),
-            None => self.core.failure().map(|why| format!("no server answers: {why}")),
+            None => self.core.failure().map(|failed| format!("no server answers: {}", failed.why)),
         }
     }
 

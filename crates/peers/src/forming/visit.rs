@@ -104,7 +104,8 @@ async fn receive(shared: &Shared, stream: Stream) {
         let Err(why) = answer(shared, &mut talk).await else { return };
         Welcome::refuse(why).encode(&mut words);
     } else {
-        let text = shared.state().words(shared).unwrap_or_default();
+        let text = shared.state().words(shared);
+        let text = text.unwrap_or_else(|| "is asking the other servers".to_owned());
         let why = PeerError::Unreachable(format!("the cluster is yet to be formed; it {text}"));
         plinth_proto::Welcome::refuse(why.into()).encode(&mut words);
     }

@@ -292,13 +292,16 @@ impl Cluster {
         self.servers().map(Server::refusal).collect::<Option<Vec<_>>>()?.pop()
     }
 
-    /// Why no server can be reached, if that was tried with each and none was.
+    /// Why no server can be reached, if that was tried with each and none was: what one of them
+    /// says, if one does.
     pub(super) fn failure(&self) -> Option<Error> {
         if self.servers().any(Server::is_up) {
             return None;
         }
         let failure = |server: &Server| server.endpoint().core.failure();
-        self.servers().map(failure).collect::<Option<Vec<_>>>()?.pop()
+        let mut failures = self.servers().map(failure).collect::<Option<Vec<_>>>()?;
+        failures.sort_by_key(|failed| failed.is_told);
+        failures.pop().map(|failed| failed.why)
     }
 
     /// Why what is asked for waits at this moment, in words; see [`Endpoint::stalled`].
