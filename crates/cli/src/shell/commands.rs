@@ -146,6 +146,13 @@ pub const ALL: &[Command] = &[
         "Also: help escaping, help options.",
     ),
     command(
+        "hotrange",
+        0..=0,
+        "hotrange",
+        "shows the ranges that are read, written and in conflict most",
+        "With their share of what the server that answers has sampled lately; status json has all of them, as cluster.plinth.hot.",
+    ),
+    command(
         "include",
         1..=64,
         "include all|IP[:PORT]...",
@@ -340,6 +347,7 @@ pub fn execute<Out: Write>(
         "unlock" => operator::unlock(session, arguments),
         "throttle" => throttle::throttle(session, arguments),
         "status" => status::status(session, arguments.first()),
+        "hotrange" => status::hot_ranges(session),
         "help" => help(session, arguments.first()),
         _ => return Ok(Next::Exit),
     }?;

@@ -44,10 +44,6 @@ const ALL: &[(&[&str], &str)] = &[
         "a server has settings, and no knobs or classes: `plinth server --help` lists them",
     ),
     (
-        &["hotrange"],
-        "`status json` has the prefixes that are read, written and in conflict most, as cluster.plinth.hot; the console shows them",
-    ),
-    (
         &["idempotencyids"],
         "what is kept for idempotent commits goes by itself when it is old enough",
     ),

@@ -1,4 +1,4 @@
-//! `status`: the status document in words, or as it is.
+//! `status`: the status document in words, or as it is; `hotrange`: a part of it.
 //!
 //! The words are taken from where FoundationDB's tools look; what a database doesn't tell is left
 //! out.
@@ -17,10 +17,7 @@ pub fn status<Out: Write>(
     session: &mut Session<Out>,
     form: Option<&Vec<u8>>,
 ) -> Result<(), Refusal> {
-    let text = session.shown().status_json().wait()?;
-    let document: Value = text
-        .parse()
-        .map_err(|error| Refusal::Usage(format!("the document is not JSON: {error}")))?;
+    let document = document(session)?;
     match form.map(|form| &form[..]) {
         Some(b"json") => writeln!(session.out, "{document:#}")?,
         Some(b"minimal") => writeln!(session.out, "{}", available(&document))?,
@@ -34,6 +31,27 @@ pub fn status<Out: Write>(
         }
     }
     Ok(())
+}
+
+/// `hotrange`
+pub fn hot_ranges<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
+    let document = document(session)?;
+    if document.pointer("/cluster/plinth/hot").is_none() {
+        let why = "this database doesn't tell which ranges are hot".to_owned();
+        return Err(Refusal::Usage(why));
+    }
+    let mut lines = Lines::default();
+    lines.add_hot(&document);
+    if lines.text.is_empty() {
+        writeln!(session.out, "No range is used more than the others.")?;
+    }
+    write!(session.out, "{}", lines.text)?;
+    Ok(())
+}
+
+fn document<Out: Write>(session: &Session<Out>) -> Result<Value, Refusal> {
+    let text = session.shown().status_json().wait()?;
+    text.parse().map_err(|error| Refusal::Usage(format!("the document is not JSON: {error}")))
 }
 
 fn available(document: &Value) -> &'static str {
@@ -100,9 +118,7 @@ fn details(document: &Value, clients: Vec<String>) -> String {
             Some(format!("{median} median, {p99} but for one in a hundred, {worst} the slowest")),
         );
     }
-    for (kind, ranges) in told::hot(document) {
-        lines.add(&format!("Hot {kind}"), Some(ranges));
-    }
+    lines.add_hot(document);
     told::slow(document).into_iter().for_each(|slow| lines.add("Slow transaction", Some(slow)));
     own(document, &mut lines);
     lines.text
@@ -200,6 +216,12 @@ impl Lines {
     fn add(&mut self, name: &str, value: Option<String>) {
         if let Some(value) = value {
             self.text.push_str(&format!("  {name:18} {value}\n"));
+        }
+    }
+
+    fn add_hot(&mut self, document: &Value) {
+        for (kind, ranges) in told::hot(document) {
+            self.add(&format!("Hot {kind}"), Some(ranges));
         }
     }
 }

@@ -602,11 +602,27 @@ fn what_foundationdbs_shell_does_and_this_one_does_not_is_told() {
         let told = shell.refuses(line);
         assert!(told.contains("does nothing here: "), "{line}: {told}");
     }
+    let told = shell.refuses("tenant configure shop tenant_group=g");
+    assert!(told.contains("nothing to configure"), "{told}");
     shell.does("waitconnected; waitopen");
     assert_eq!(shell.does("getlocation a"), "  127.0.0.1:4500\n");
     let mut far = Shell::over_network();
     let told = far.does("getlocation a");
     assert!(told.starts_with("  127.0.0.1:"), "{told}");
+}
+
+#[test]
+fn hot_ranges_are_shown() {
+    for mut shell in [Shell::new(), Shell::over_network()] {
+        assert_eq!(shell.does("hotrange"), "No range is used more than the others.\n");
+        for n in 0..8 {
+            shell.does(&format!("writemode on; set user/{n} x; set user/{n} y"));
+        }
+        let told = shell.does("hotrange");
+        assert!(told.starts_with("  Hot writes         user/"), "{told}");
+        assert!(shell.does("status details").contains(&told));
+        assert!(shell.refuses("hotrange 127.0.0.1:4500").contains("hotrange"));
+    }
 }
 
 #[test]
