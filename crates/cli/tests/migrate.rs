@@ -197,6 +197,32 @@ impl Dr {
     }
 }
 
+/// With Apple's library the program ended with a segmentation fault (139) after good work: the
+/// library's network thread outlived what it needed. The stub ends as that does, and refuses
+/// whatever it is asked.
+#[test]
+fn the_program_ends_as_it_should_on_a_library_that_has_a_thread_of_its_own() {
+    let place = place();
+    let (stub, here) = (path(&place, "libfdb_c_stub.so"), path(&place, "here"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../fdb/tests/stub/libfdb_c_stub.c");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let built = Command::new(compiler)
+        .args(["-shared", "-fPIC", "-pthread", "-o", &stub, source])
+        .status()
+        .expect("a C compiler, which linking needs too");
+    assert!(built.success());
+    Local::open(&here).unwrap().close().unwrap();
+    let there = format!("fdb:?lib={stub}");
+    let refused =
+        [program().args(["status", &there]).output().unwrap(), migrate(&here, &there, &[])];
+    for output in refused {
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{:?}: {told}", output.status);
+        // That is the answer to what the library was asked, so its network ran.
+        assert!(told.contains("The operation is not allowed here"), "{told}");
+    }
+}
+
 fn put(db: &Database, key: &str) -> plinth::Result<()> {
     let tr = db.create_transaction();
     tr.set(key, "1");
