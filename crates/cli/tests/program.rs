@@ -99,6 +99,8 @@ fn version_and_help_say_what_there_is() {
     place.run(&["version"]).says(0, &["plinth 0.", "commit"]);
     place.run(&["--version"]).says(0, &["plinth 0."]);
     place.run(&["--help"]).says(0, &["demo", "bench", "shell", "check", "salvage", "Exit codes"]);
+    place.run(&["help"]).says(0, &["demo", "bench", "shell", "check", "salvage", "Exit codes"]);
+    place.run(&["help", "bench"]).says(0, &["write-1000", "90-10", "Examples:", "--json"]);
     place.run(&["bench", "--help"]).says(0, &["write-1000", "90-10", "Examples:", "--json"]);
     assert!(!place.run(&["--help"]).out.contains("demo-writer"), "the victim is not for users");
 }
