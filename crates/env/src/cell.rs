@@ -139,6 +139,24 @@ pub(crate) struct Listener<V> {
 }
 
 impl<V> Listener<V> {
+    /// Whether the value is yet to come.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(&*self.shared.lock(), State::Open { .. })
+    }
+
+    /// Tells the sender that nobody wants the value. Whoever waits for it still gets it, if it
+    /// comes nevertheless.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.shared.lock();
+        let State::Open { on_cancel, .. } = &mut *state else { return };
+        let call = on_cancel.take();
+        self.shared.abandoned.store(true, Ordering::Release);
+        drop(state);
+        if let Some(call) = call {
+            call();
+        }
+    }
+
     /// Drops the call, unless it has begun, and tells the sender that nobody wants the value.
     pub(crate) fn cancel(self) {
         let mut state = self.shared.lock();

@@ -73,6 +73,17 @@ impl<T, E> Listener<T, E> {
     pub fn cancel(self) {
         self.listener.cancel();
     }
+
+    /// Tells the promise that nobody wants the answer. The call still comes, with what the promise
+    /// then says: what stands in it for the end of a request is done whatever that is.
+    pub fn give_up(&self) {
+        self.listener.give_up();
+    }
+
+    /// Whether the answer is yet to come.
+    pub fn is_waiting(&self) -> bool {
+        self.listener.is_open()
+    }
 }
 
 impl<T, E> fmt::Debug for Listener<T, E> {
@@ -186,6 +197,20 @@ impl<T: Send + 'static, E: From<Unanswered> + Send + 'static> Reply<T, E> {
 }
 
 impl<T: Send + 'static, E: From<Unanswered> + Send + 'static> Reply<T, E> {
+    /// What `f` makes of the answer. `f` is called whatever becomes of the reply that this gives:
+    /// dropping that tells the promise that nobody wants the answer, as before.
+    pub fn map<U: Send + 'static>(
+        self,
+        f: impl FnOnce(Result<T, E>) -> Result<U, E> + Send + 'static,
+    ) -> Reply<U, E> {
+        let (mut promise, reply) = Promise::pair();
+        if let Some(listener) = self.listener() {
+            promise.on_cancel(move || listener.give_up());
+        }
+        self.on_complete(move |result| promise.send(f(result)));
+        reply
+    }
+
     /// The same answer with an error of the layer above. One that is there already costs nothing;
     /// dropping the other, the promise is told as before.
     #[inline]

@@ -162,6 +162,33 @@ fn a_listener_takes_back_a_call_or_comes_too_late() {
 }
 
 #[test]
+fn whoever_gives_an_answer_up_is_called_nevertheless() {
+    let (mut kept, reply) = promise::<u64>();
+    let hooks = Arc::new(AtomicUsize::new(0));
+    let hook = hooks.clone();
+    kept.on_cancel(move || {
+        hook.fetch_add(1, Ordering::Relaxed);
+    });
+    // What is made of an answer passes the word on.
+    let mapped = reply.map(|answer| answer.map(|number| number + 1));
+    let listener = mapped.listener().expect("it waits");
+    let got = Arc::new(AtomicUsize::new(0));
+    let call = got.clone();
+    mapped.on_complete(move |answer| {
+        call.store(usize::try_from(answer.unwrap()).unwrap(), Ordering::Relaxed);
+    });
+    assert!(listener.is_waiting() && !kept.is_cancelled());
+    listener.give_up();
+    listener.give_up();
+    assert!(listener.is_waiting() && kept.is_cancelled());
+    assert_eq!((hooks.load(Ordering::Relaxed), got.load(Ordering::Relaxed)), (1, 0));
+    kept.send(Ok(41));
+    assert!(!listener.is_waiting());
+    listener.give_up();
+    assert_eq!((hooks.load(Ordering::Relaxed), got.load(Ordering::Relaxed)), (1, 42));
+}
+
+#[test]
 fn values_are_dropped_exactly_once() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {

@@ -238,12 +238,10 @@ impl Endpoint for InProcess {
             return self.node.submit(request);
         }
         let (replica, began) = (self.replica().clone(), self.replica().env.now());
-        let (done, reply) = promise();
-        self.node.submit(request).on_complete(move |result| {
+        self.node.submit(request).map(move |result| {
             replica.counters.metrics.commit.record(replica.env.now().saturating_sub(began), 1);
-            done.send(result);
-        });
-        reply
+            result
+        })
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {

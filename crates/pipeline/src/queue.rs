@@ -20,8 +20,9 @@
 //! Small ones come for as long as some wait or are on their way, and a moment longer: who commits
 //! again as soon as he was answered needs that to come back. However seldom they do, twenty
 //! megabytes of large ones go in a second. Where there are none, large ones go one behind the
-//! other. Where there are, few megabytes of large ones may wait, so that small ones are soon alone
-//! again; and nobody else is held back for what waits for its turn.
+//! other. Where there are, nobody else is held back for what waits for its turn; and large ones whose
+//! clients have gone come to nothing, so that small ones are soon alone again. Their clients were
+//! told that nobody knows what became of them.
 
 use crate::batch_lock::lock;
 use crate::failure::{NodeError, NodeResult};
@@ -35,10 +36,6 @@ use std::time::Duration;
 
 /// Bytes of waiting transactions beyond which new ones are refused.
 const QUEUE_BYTES: usize = 256 << 20;
-
-/// Bytes of large ones beyond which more of those are refused while they share the log with small
-/// ones: what waits there is what the small ones meet, however long nobody adds to it.
-const SHARED_BYTES: usize = 16 << 20;
 
 /// Bytes of transactions after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
@@ -91,6 +88,11 @@ impl Answer {
 
     pub fn send(mut self, result: NodeResult<CommitReply>) {
         self.tell(result);
+    }
+
+    /// Whether it is a client's who doesn't wait for it any more.
+    fn is_given_up(&self) -> bool {
+        matches!(&self.0, Some(To::Client(promise)) if promise.is_cancelled())
     }
 
     fn tell(&mut self, result: NodeResult<CommitReply>) {
@@ -171,10 +173,20 @@ impl State {
 
     /// Whether one more of this size is too much.
     fn is_full_for(&self, bytes: usize) -> bool {
-        let all = self.small_bytes + self.large_bytes;
-        let shares = bytes >= LARGE_BYTES && self.large_bytes > 0 && self.turns.are_shared;
-        !self.is_empty() && all + bytes > QUEUE_BYTES
-            || shares && self.large_bytes + bytes > SHARED_BYTES
+        !self.is_empty() && self.small_bytes + self.large_bytes + bytes > QUEUE_BYTES
+    }
+
+    /// Takes out the large transactions whose clients have gone. Their answers are the caller's to
+    /// drop, without the lock.
+    fn take_given_up(&mut self) -> Vec<Submitted> {
+        let has_gone = |waits: &Submitted| waits.answer.is_given_up();
+        if !self.large.iter().any(has_gone) {
+            return Vec::new();
+        }
+        let (gone, waiting): (Vec<_>, Vec<_>) = self.large.drain(..).partition(has_gone);
+        self.large = waiting.into();
+        self.large_bytes -= gone.iter().map(|gone| gone.request.size()).sum::<usize>();
+        gone
     }
 
     /// Bytes that wait for nothing but the log: large ones that let small ones go first don't.
@@ -297,6 +309,7 @@ impl CommitQueue {
         answer: impl FnOnce(Promise<CommitReply, E>) -> Answer,
     ) -> Reply<CommitReply, E> {
         let (promise, reply) = Promise::pair();
+        let mut given_up = Vec::new();
         {
             let mut state = lock(&self.state);
             if let Some(cause) = &state.failed {
@@ -304,6 +317,9 @@ impl CommitQueue {
             }
             if state.closed {
                 return Reply::ready(Err(NodeError::Closed(None).into()));
+            }
+            if state.is_full_for(request.size()) {
+                given_up = state.take_given_up();
             }
             if state.is_full_for(request.size()) {
                 let (small, large) = (state.small_bytes, state.large_bytes);
@@ -315,6 +331,7 @@ impl CommitQueue {
             }
             state.put(Submitted { request, changes_members, answer: answer(promise) }, false);
         }
+        drop(given_up);
         self.changed.notify();
         reply
     }
@@ -410,10 +427,18 @@ impl CommitQueue {
 
     /// The next work, or how long there is none if nothing is submitted meanwhile.
     fn try_next(&self, now: Duration, is_busy: bool) -> Result<Work, Option<Duration>> {
+        // Dropped behind the lock: whoever is told may come back.
+        let _given_up;
         let mut state = lock(&self.state);
         if is_busy {
             state.turns.note_in_flight(now);
         }
+        let has_gone = |first: &Submitted| first.answer.is_given_up();
+        _given_up = if state.large.front().is_some_and(has_gone) {
+            state.take_given_up()
+        } else {
+            Vec::new()
+        };
         if let Some((batch, is_long)) = state.take_batch(now) {
             assert!(!batch.is_empty(), "a batch is taken of what waits");
             if !state.is_empty() {
@@ -439,6 +464,7 @@ impl CommitQueue {
 mod tests {
     use super::*;
     use plinth_types::MutationType;
+    use std::sync::Arc;
 
     /// A transaction that sets one key to so many bytes.
     fn setting(bytes: usize) -> CommitRequest {
@@ -565,10 +591,36 @@ mod tests {
         let began = submit(&queue, &sizes);
         assert!(queue.pressing() < LARGE_BYTES && queue.take_peak() >= 36 << 20);
         assert!(queue.take_peak() < LARGE_BYTES);
-        // One of them may wait for its turn, and what isn't large goes on.
-        let refused = began.into_iter().next_back().and_then(|mut last| last.try_take());
-        let error = refused.expect("it is answered").expect_err("and refused");
-        assert!(error.to_string().contains("of large transactions"), "{error}");
-        assert!(submit(&queue, &[100])[0].listener().is_some(), "it waits");
+        drop(began);
+    }
+
+    #[test]
+    fn large_transactions_of_those_who_have_gone_come_to_nothing() {
+        let queue = CommitQueue::default();
+        let mut replies = submit(&queue, &[2 << 10, 3 << 10, 1, 4 << 10, 5 << 10]);
+        let gone = replies.remove(1);
+        let told = Arc::new(Mutex::new(None));
+        let listener = gone.listener().expect("it waits");
+        let tell = told.clone();
+        gone.on_complete(move |outcome| *lock(&tell) = Some(outcome.map_err(|why| why.code())));
+        listener.give_up();
+        drop(replies.pop());
+        assert_eq!(*lock(&told), None, "it isn't its turn yet");
+        assert_eq!(batches(&queue, NOW), [vec![2 << 10], vec![1]]);
+        // Whoever left something to be done at its end is told.
+        assert_eq!(batches(&queue, NOW + EXPECTED), [vec![4 << 10]]);
+        assert_eq!(*lock(&told), Some(Err(1021)));
+        assert_eq!(queue.depth(), (0, 0));
+    }
+
+    #[test]
+    fn room_is_made_where_those_who_filled_it_have_gone() {
+        let queue = CommitQueue::default();
+        let mut replies = submit(&queue, &[9 << 10; 28]);
+        let refused = |kibibytes| submit(&queue, &[kibibytes])[0].try_take().is_some();
+        assert!(refused(9 << 10));
+        drop(replies.split_off(14));
+        assert!(!refused(9 << 10));
+        assert_eq!(queue.depth().0, 15);
     }
 }

@@ -18,7 +18,7 @@
 //! memory and this server's own. Whoever has to prove what happened keeps the log's events.
 
 use plinth_env::Env;
-use plinth_env::reply::{Reply, promise};
+use plinth_env::reply::Reply;
 use plinth_types::quotas::{Bounds, Whom};
 use plinth_types::rights::Grant;
 use plinth_types::{CommitReply, CommitRequest, MutationRef, MutationType, printable, system};
@@ -153,9 +153,8 @@ impl Audit {
         who: Who,
         outcome: Reply<CommitReply>,
     ) -> Reply<CommitReply> {
-        let (done, reply) = promise();
         let audit = self.clone();
-        outcome.on_complete(move |outcome| {
+        outcome.map(move |outcome| {
             match &outcome {
                 Ok(CommitReply::Committed { .. }) => audit.note(who, &what),
                 Err(why) if why.is_maybe_committed() => {
@@ -163,9 +162,8 @@ impl Audit {
                 }
                 Ok(_) | Err(_) => {}
             }
-            done.send(outcome);
-        });
-        reply
+            outcome
+        })
     }
 
     /// The newest for the status document, with how many there were.

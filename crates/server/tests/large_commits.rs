@@ -127,8 +127,12 @@ fn address(machines: &Machines, at: usize) -> SocketAddr {
 
 /// One transaction, tried once.
 async fn write(db: Database, name: String) -> Result<()> {
+    write_rows(db, name, ROWS).await
+}
+
+async fn write_rows(db: Database, name: String, rows: usize) -> Result<()> {
     let tr = db.create_transaction();
-    for row in 0..ROWS {
+    for row in 0..rows {
         tr.set(format!("{name}/{row:03}"), vec![row as u8; ROW]);
     }
     tr.commit().await
@@ -184,4 +188,37 @@ fn a_commit_of_ten_megabytes_during_an_election_is_whole_or_nothing_and_comes_to
         acknowledged > 0 && unknown > 0,
         "{acknowledged} acknowledged, {unknown} of unknown fate"
     );
+}
+
+/// They let small ones go first, so that those met them long after whoever had sent them.
+#[test]
+fn what_a_client_that_has_gone_had_waiting_comes_to_nothing() {
+    const COMMITS: usize = 12;
+    let mut world = World::new(0);
+    world.machines.await_leader(|_| true);
+    let others = world.machines.sim.process("others");
+    let file = world.file.clone();
+    let of_others = Database::new(Arc::new(RemoteEndpoint::connect(&others, file)));
+    drop(others.spawn("others", {
+        let db = of_others.clone();
+        async move {
+            loop {
+                drop(write_rows(db.clone(), "others".to_owned(), 1).await);
+            }
+        }
+    }));
+    world.machines.sim.run_for(Duration::from_secs(1));
+    let db = world.database();
+    let _begun: Vec<_> = (0..COMMITS)
+        .map(|number| world.begin(write_rows(db.clone(), format!("large/{number:02}"), 20)))
+        .collect();
+    world.machines.sim.run_for(Duration::from_millis(200));
+    world.machines.sim.kill(&world.client);
+    world.machines.sim.run_for(LIMIT);
+    world.client = others;
+    let counted = world.begin(count(of_others, "large".to_owned()));
+    let counted = world.machines.sim.run_until_within(LIMIT, counted).expect("an end").unwrap();
+    println!("{counted} rows");
+    assert_eq!(counted % 20, 0, "each is whole or nothing");
+    assert!((20..COMMITS * 20 / 2).contains(&counted), "{counted} rows");
 }

@@ -21,7 +21,6 @@ use crate::memory::REQUEST_OVERHEAD;
 use crate::quotas::{Bill, Budget, Counted, Dues, Met};
 use crate::rights::Identity;
 use plinth_client::Newest;
-use plinth_env::reply::promise;
 use plinth_env::{Reply, Sleep};
 use plinth_proto::frame::{NO_ID, WAITS, WAITS_AGAIN};
 use plinth_proto::{Request, reply};
@@ -462,8 +461,7 @@ impl Connection {
     ) -> Reply<CommitReply> {
         let env = self.shared.env.clone();
         dues.reserve(Of::Write, &bill);
-        let (done, reply) = promise();
-        answer.on_complete(move |outcome| {
+        answer.map(move |outcome| {
             let is_nothing = match &outcome {
                 Ok(CommitReply::Committed { .. }) => false,
                 Ok(_) => true,
@@ -473,9 +471,8 @@ impl Connection {
                 dues.pay(Of::Write, env.now(), &bill);
             }
             dues.release(Of::Write, &bill);
-            done.send(outcome);
-        });
-        reply
+            outcome
+        })
     }
 
     /// Charges the values of keys, when they are answered. `is_cut`: as many as a reply has room

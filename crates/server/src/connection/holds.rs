@@ -8,10 +8,12 @@ use super::watches::Watches;
 use super::{Connection, Gone, LINGER, Phase, RECEIVE};
 use crate::counters::Figures;
 use crate::memory::{Charge, UNCOUNTED};
+use plinth_env::Reply;
+use plinth_env::reply::Listener;
 use plinth_proto::frame;
 use plinth_proto::hello::MAGIC;
 use plinth_proto::request::VALUES_BYTES;
-use plinth_types::Error;
+use plinth_types::{CommitReply, Error};
 
 /// Bytes of a hello or a welcome before its content, and where the content's length stands.
 const GREETING_HEAD: usize = 16;
@@ -19,6 +21,10 @@ const GREETING_HEAD: usize = 16;
 /// More output that the client doesn't take than replies that go on in another one leave there: it
 /// was asked for by a version of the protocol that has none.
 const MOST_UNTAKEN: usize = 2 * VALUES_BYTES;
+
+/// Bytes of a request from which on a commit is taken back when its client goes: fewer are done
+/// before anybody could tell.
+const LARGE_COMMIT: usize = 128 << 10;
 
 /// What a connection has of the server's memory.
 #[derive(Default)]
@@ -29,6 +35,26 @@ pub(super) struct Holds {
     pub(super) is_tight: bool,
     /// How much of what it holds the server's memory counts.
     pub(super) accounted: usize,
+    /// The large commits under way, to be given up when the connection goes.
+    large_commits: Vec<Listener<CommitReply>>,
+}
+
+impl Holds {
+    /// A commit of so many bytes is under way. Nobody is told of it once the connection has gone:
+    /// a large one that waits then is better not carried out, for those who are still there.
+    pub(super) fn note_commit(&mut self, answer: &Reply<CommitReply>, bytes: usize) {
+        if bytes >= LARGE_COMMIT
+            && let Some(listener) = answer.listener()
+        {
+            self.large_commits.retain(Listener::is_waiting);
+            self.large_commits.push(listener);
+        }
+    }
+
+    /// The connection has gone, or gets no answers any more.
+    pub(super) fn give_up_commits(&mut self) {
+        self.large_commits.drain(..).for_each(|commit| commit.give_up());
+    }
 }
 
 impl Connection {
@@ -97,6 +123,7 @@ impl Connection {
         );
         self.turn.counted.cut_off += 1;
         self.outbox.close(std::mem::take(&mut self.holds.in_flight));
+        self.holds.give_up_commits();
         self.input = Vec::new();
         self.watches = Watches::default();
         self.access.dues.give_up();

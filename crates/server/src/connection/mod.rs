@@ -488,6 +488,7 @@ impl Drop for Connection {
             Standing::Out | Standing::Going | Standing::OnTurn => {}
         }
         self.outbox.close(self.holds.in_flight);
+        self.holds.give_up_commits();
         self.shared.turns.heavy.forget(self.number);
         self.shared.memory.change(self.holds.accounted, 0);
         self.shared.connections.leave(self.number);

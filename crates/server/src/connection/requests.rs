@@ -214,6 +214,7 @@ impl Connection {
         if let Some(what) = what {
             answer = self.shared.doors.audit.follow(what, self.who(), answer);
         }
+        self.holds.note_commit(&answer, len);
         self.answer(id, answer, Charge::new(len, len), |out, id, reply: &CommitReply| {
             reply::put_commit(out, id, reply);
         });

@@ -243,9 +243,7 @@ impl Endpoint for Guarded {
         if let Err(why) = self.coverage.check_commit(&request) {
             return Reply::ready(Err(why));
         }
-        let (done, reply) = promise();
-        self.below.commit(request).on_complete(move |outcome| done.send(outcome.map_err(untold)));
-        reply
+        self.below.commit(request).map(|outcome| outcome.map_err(untold))
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
