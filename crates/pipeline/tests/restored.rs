@@ -3,7 +3,7 @@
 //!
 //! It went on as if nothing had happened: whoever led believed it to have what it had acknowledged,
 //! and sent it no more of that; it voted all the while, for nodes that lacked what it had helped to
-//! commit.
+//! commit. So it did where the one to whom it had acknowledged that was gone, too.
 
 mod machines;
 
@@ -81,6 +81,60 @@ fn a_member_that_is_restored_from_an_older_copy_takes_no_part_and_says_why() {
                 machines.get(leader, &format!("key{n}")).expect("a read").as_deref(),
                 Some("new")
             );
+        }
+    }
+}
+
+#[test]
+fn one_that_is_restored_from_before_an_election_gives_no_vote_to_who_knows_of_it() {
+    for seed in 0..6 {
+        let mut machines = Machines::new(seed, 3, NodeConfig::default());
+        let first = machines.await_leader(|_| true);
+        machines.set(first, "old", "1").expect("a commit");
+        machines.sim.run_for(Duration::from_millis(500));
+        let restored = (first + 1) % 3;
+        machines.crash(restored);
+        let older = copy(&machines, restored);
+        machines.open(restored).expect("it opens");
+        machines.sim.run_for(Duration::from_secs(1));
+        // Somebody else is elected: who led, and who is to be restored, both know of it.
+        machines.isolate(first);
+        let mut leader = machines.await_leader(|at| at != first);
+        machines.heal();
+        machines.sim.run_for(Duration::from_secs(2));
+        if leader == restored {
+            let host = machines.host(leader);
+            let _ = machines.sim.run_until_within(Duration::from_secs(5), host.hand_over());
+            drop(host);
+            leader = machines.await_leader(|at| at != restored);
+            machines.sim.run_for(Duration::from_secs(2));
+        }
+        // What is acknowledged now is on the two alone.
+        let third = (0..3).find(|at| *at != restored && *at != leader).expect("there are three");
+        machines.isolate(third);
+        for n in 0..20 {
+            machines.set(leader, &format!("key{n}"), "new").expect("a commit");
+        }
+        machines.crash(restored);
+        machines.crash(leader);
+        restore(&machines, restored, &older);
+        machines.heal();
+        machines.open(restored).expect("it opens, and can't know");
+        machines.sim.run_for(Duration::from_secs(3));
+        assert!(
+            !machines.host(third).leadership().is_ready,
+            "seed {seed}: entries are lost that were acknowledged"
+        );
+        let failure = machines.host(restored).failure().expect("it takes part").to_string();
+        assert!(
+            failure.contains("an older copy") && failure.contains("has spoken to node"),
+            "seed {seed}: {failure}"
+        );
+        machines.open(leader).expect("it opens");
+        let leader = machines.await_leader(|at| at != restored);
+        for n in 0..20 {
+            let value = machines.get(leader, &format!("key{n}")).expect("a read");
+            assert_eq!(value.as_deref(), Some("new"));
         }
     }
 }

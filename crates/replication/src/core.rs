@@ -17,6 +17,7 @@
 //! 0.7.0, by commit 2fbeee5), from where entries would be sent that are known to be there: it is
 //! lifted again. What would make it panic is refused before it gets there.
 
+mod heard;
 mod planted;
 
 use crate::failure::{ReplicationError, ReplicationResult};
@@ -28,12 +29,13 @@ use raft::{RawNode, StateRole};
 use slog::{Discard, Logger, o};
 
 use crate::NodeId;
-use crate::members::{Members, Part};
+use crate::members::Members;
 use crate::message::{MAX_ENTRIES, Message, MessageKind};
 use crate::raft_message::{from_raft, to_raft};
 use crate::spoken::Spoken;
 use crate::stand::{Role, Stand};
 use crate::terms::{EntryId, Store, Terms};
+use heard::Heard;
 
 /// Who a node is, and among whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,13 +135,14 @@ struct Held {
     messages: Vec<Message>,
 }
 
-/// What a leader has shown a node to lack.
+/// What others have shown a node to lack, and what it remembers to show others.
 #[derive(Default)]
 struct Lacks {
     /// The entry behind which the leader's log begins: entries from before are missing here.
     behind: Option<EntryId>,
-    /// Why the node may take no part: what it acknowledged is missing.
+    /// Why the node may take no part: what it acknowledged or promised is missing.
     forgotten: Option<ReplicationError>,
+    heard: Heard,
 }
 
 /// One node's part in the agreement.
@@ -159,7 +162,8 @@ pub struct Core {
     known: u64,
     /// Such a change, which was told.
     changing: Option<u64>,
-    /// Answers to a leader whose log begins behind what it believes that this node has.
+    /// Answers to a leader whose log begins behind what it believes that this node has, and to
+    /// what nobody has asked.
     answers: Vec<Message>,
     lacks: Lacks,
     /// The rest of an append, behind a change of members that is to take effect first: while there
@@ -311,6 +315,7 @@ impl Core {
         }
         self.node.tick();
         self.guard();
+        self.say_term();
     }
 
     /// Wants an election now.
@@ -350,6 +355,11 @@ impl Core {
         if has_it_elected && self.would_lead_unsynced() {
             return Ok(());
         }
+        // What it says was noted, and only who leads has asked.
+        let leads = self.node.raft.state == StateRole::Leader;
+        if message.kind == MessageKind::HeartbeatReply && !leads {
+            return Ok(());
+        }
         self.step_through(message.clone());
         Ok(())
     }
@@ -385,29 +395,6 @@ impl Core {
         let ahead: BTreeSet<_> =
             known.chain(&message.members).filter(|at| **at > self.members_index).collect();
         ahead.into_iter().copied().nth(1).filter(|second| *second > message.index)
-    }
-
-    /// A leader tells a node no commit beyond what that node has acknowledged to it in its term.
-    /// One whose log ends before that has lost entries that it had synced, and what it promised
-    /// with them: the leader may have counted them.
-    fn look_for_what_is_forgotten(&mut self, message: &Message) {
-        let Message { kind, from, to, term, commit, .. } = *message;
-        let last = self.node.raft.raft_log.last_index();
-        let leads = self.members.part(from).is_some_and(Part::votes) && term >= self.node.raft.term;
-        if kind == MessageKind::Heartbeat && to == self.config.id && commit > last && leads {
-            self.lacks.forgotten = Some(ReplicationError::Forgotten(format!(
-                "node {to} has acknowledged entries up to {commit} to node {from}, which leads, and its log ends at {last}: its directory is \
-                 an older copy, or its disk has lost what was synced. It doesn't know what it has promised to the others, and takes no part: \
-                 start this server with an empty directory, as a new node"
-            )));
-        }
-    }
-
-    /// Why this node may take no part any more, if it has lost what it had acknowledged. A new
-    /// process on the same directory doesn't know that before the leader's next heartbeat, and must
-    /// not be started.
-    pub fn forgotten(&self) -> Option<&ReplicationError> {
-        self.lacks.forgotten.as_ref()
     }
 
     /// What would have `raft` panic, or count what nobody has.
@@ -659,7 +646,10 @@ impl Core {
         }
         work.send = ready.take_messages().iter().filter_map(from_raft).collect();
         work.send.append(&mut besides);
-        let mut after = ready.take_persisted_messages().iter().filter_map(from_raft).collect();
+        let mut after: Vec<_> =
+            ready.take_persisted_messages().iter().filter_map(from_raft).collect();
+        let sent = work.send.iter_mut().chain(&mut after);
+        sent.for_each(|message| self.lacks.heard.say_along(message));
         self.plant_early_messages(&mut after, &mut work.send);
         work.needs_sync = ready.must_sync() || work.promise.is_some();
         self.node.advance_append_async(ready);

@@ -321,6 +321,11 @@ impl Cluster {
     ) -> Result<(), String> {
         let Some(core) = &mut self.nodes[at].core else { return Ok(()) };
         act(core);
+        // Of a wiped node that is true.
+        let forgotten = core.forgotten().filter(|_| self.planted == Planted::None);
+        if let Some(forgotten) = forgotten {
+            return Err(format!("an honest node is told that it has forgotten: {forgotten}"));
+        }
         self.drain(at, weather)
     }
 

@@ -1,0 +1,121 @@
+//! Whether a node has forgotten what it promised: its directory is an older copy, or its disk has
+//! lost what was synced.
+//!
+//! It can't know that by itself. Others can, in two ways:
+//!
+//! - A leader tells a node no commit beyond what that node has acknowledged to it in its term. One
+//!   whose log ends before that has lost entries, and the leader may have counted them.
+//! - Nodes tell each other now and then in which term they are, once that is synced: as answers to
+//!   heartbeats that nobody has sent, which older programs pass over. Each remembers the latest of
+//!   each other node. Whoever leads, or asks for a vote, says it along (*hint*); one that isn't as
+//!   far has been there and doesn't know it. So it finds out before it votes for a node that knows
+//!   better, whoever has led meanwhile.
+//!
+//! What nobody remembers nobody can tell: of a copy that was made in the term that still is, after
+//! the only node to which it has acknowledged more is gone; or when all others have been started
+//! anew.
+
+use super::{Core, Lacks};
+use crate::NodeId;
+use crate::failure::ReplicationError;
+use crate::members::Part;
+use crate::message::{Message, MessageKind};
+use raft::StateRole;
+use std::collections::BTreeMap;
+
+/// How often a node says in which term it is: so many ticks.
+const SAY_TICKS: u64 = 50;
+
+/// The terms in which other nodes have spoken.
+#[derive(Default)]
+pub(super) struct Heard {
+    terms: BTreeMap<NodeId, u64>,
+    ticks: u64,
+}
+
+impl Heard {
+    /// Notes in which term a node has spoken, if what it says comes behind a sync of that: whether
+    /// it would be voted for is asked of a term that may never be.
+    fn note(&mut self, message: &Message) {
+        let is_synced = matches!(
+            message.kind,
+            MessageKind::Append
+                | MessageKind::AppendReply
+                | MessageKind::Heartbeat
+                | MessageKind::HeartbeatReply
+        );
+        if is_synced {
+            let latest = self.terms.entry(message.from).or_default();
+            *latest = message.term.max(*latest);
+        }
+    }
+
+    /// Says along what the receiver must know of itself.
+    pub(super) fn say_along(&self, message: &mut Message) {
+        if asks(message.kind) {
+            message.hint = self.terms.get(&message.to).copied().unwrap_or(0);
+        }
+    }
+}
+
+/// Whether the sender relies on what the receiver has promised.
+fn asks(kind: MessageKind) -> bool {
+    matches!(kind, MessageKind::Vote | MessageKind::PreVote | MessageKind::Heartbeat)
+}
+
+impl Core {
+    /// Looks whether a message shows that this node has forgotten something.
+    pub(super) fn look_for_what_is_forgotten(&mut self, message: &Message) {
+        self.lacks.heard.note(message);
+        let Message { kind, from, to, term, commit, hint, .. } = *message;
+        let (last, own) = (self.node.raft.raft_log.last_index(), self.node.raft.term);
+        if to != self.config.id || !self.members.part(from).is_some_and(Part::votes) {
+            return;
+        }
+        let what = if asks(kind) && hint > own {
+            format!(
+                "node {to} has spoken to node {from} in term {hint}, and knows of none after {own}"
+            )
+        } else if kind == MessageKind::Heartbeat && commit > last && term >= own {
+            format!(
+                "node {to} has acknowledged entries up to {commit} to node {from}, which leads, and its log ends at {last}"
+            )
+        } else {
+            return;
+        };
+        self.lacks.forgotten = Some(ReplicationError::Forgotten(format!(
+            "{what}: its directory is an older copy, or its disk has lost what was synced. It doesn't know what it has promised to the \
+             others, and takes no part: start this server with an empty directory, as a new node"
+        )));
+    }
+
+    /// Why this node may take no part any more, if it has lost what it had acknowledged or
+    /// promised. A new process on the same directory doesn't know that before another node has told
+    /// it, and must not be started.
+    pub fn forgotten(&self) -> Option<&ReplicationError> {
+        self.lacks.forgotten.as_ref()
+    }
+
+    /// Time passes: says now and then to those who don't lead in which term this node is. Whoever
+    /// leads hears it anyway.
+    pub(super) fn say_term(&mut self) {
+        let Lacks { heard, .. } = &mut self.lacks;
+        heard.ticks += 1;
+        if !heard.ticks.is_multiple_of(SAY_TICKS) {
+            return;
+        }
+        let raft = &self.node.raft;
+        let (id, term, leader) = (self.config.id, raft.term, raft.leader_id);
+        let is_synced = self.held.is_empty() && self.promised.term == term;
+        if raft.state != StateRole::Follower || leader == 0 || !is_synced {
+            return;
+        }
+        let voters = self.members.all_voters();
+        heard.terms.retain(|node, _| voters.contains(node));
+        if voters.contains(&id) {
+            let others = voters.into_iter().filter(|node| ![id, leader].contains(node));
+            let say = |to| Message::bare(MessageKind::HeartbeatReply, id, to, term);
+            self.answers.extend(others.map(say));
+        }
+    }
+}
