@@ -8,7 +8,8 @@
 //!
 //! Whoever drives it takes all work after each event, in order, and does it in the order of
 //! [`Work`]'s fields. A follower's answers wait for the sync of what they answer; a leader's
-//! appends don't, so that followers write beside it.
+//! appends don't, so that followers write beside it, once its promise not to vote for anybody else
+//! is synced.
 //!
 //! Two things of `raft` are guarded from here. Its election timeouts are drawn from a generator
 //! that no seed reaches: after every step they are set to a value that follows from seed, node and
@@ -132,6 +133,8 @@ pub struct Work {
 /// Messages that wait for a sync.
 struct Held {
     ticket: u64,
+    /// A promise waits for it too.
+    promises: bool,
     messages: Vec<Message>,
 }
 
@@ -650,11 +653,18 @@ impl Core {
             ready.take_persisted_messages().iter().filter_map(from_raft).collect();
         let sent = work.send.iter_mut().chain(&mut after);
         sent.for_each(|message| self.lacks.heard.say_along(message));
+        // A sole voter leads before it has synced that it does, and `raft` has it speak at once.
+        // Without power it would forget that, and might vote for another one in its term.
+        let promises = work.promise.is_some();
+        let is_promised = !promises && !self.held.iter().any(|held| held.promises);
+        if self.node.raft.state == StateRole::Leader && !is_promised {
+            after.splice(..0, work.send.drain(..));
+        }
         self.plant_early_messages(&mut after, &mut work.send);
-        work.needs_sync = ready.must_sync() || work.promise.is_some();
+        work.needs_sync = ready.must_sync() || promises;
         self.node.advance_append_async(ready);
         self.tell_committed(&mut work);
-        self.held.push_back(Held { ticket: work.ticket, messages: after });
+        self.held.push_back(Held { ticket: work.ticket, promises, messages: after });
         if !work.needs_sync && self.held.len() == 1 {
             let due = self.persisted(work.ticket);
             work.send.extend(due);

@@ -1,4 +1,5 @@
 //! Changes of members at a follower: it has one at a time in its log that it hasn't written down.
+//! And what the last voter says.
 
 use plinth_replication::planted::Planted;
 use plinth_replication::{
@@ -94,4 +95,24 @@ fn a_change_of_members_that_is_written_down_is_committed() {
     assert_eq!(Core::new(told(10), terms.clone(), promise).unwrap().committed(), 10);
     // Another node has told of members that this log has yet to get.
     assert_eq!(Core::new(told(20), terms, promise).unwrap().committed(), 0);
+}
+
+/// Two led in one term: a sole voter spoke as its leader, lost its power before it had synced that,
+/// and voted for another one, by the members of before, in the same term.
+#[test]
+fn a_sole_voter_says_nothing_before_it_has_synced_that_it_leads() {
+    let alone = Members::of_voters([(3, "node:3".to_owned())].into_iter());
+    let alone = alone.with_learner("node:4");
+    let mut core = follower(alone);
+    core.campaign();
+    let first = core.work().unwrap();
+    assert_eq!(first.promise.map(|promise| (promise.term, promise.vote)), Some((1, 3)));
+    assert!(first.send.is_empty(), "{:?}", first.send);
+    core.propose().unwrap();
+    let second = core.work().unwrap();
+    assert!(!second.append.is_empty() && second.send.is_empty(), "{:?}", second.send);
+    let said = core.persisted(second.ticket);
+    assert!(said.iter().any(|message| (message.to, message.term) == (4, 1)), "{said:?}");
+    // From there on what it appends is on its way beside its own sync.
+    core.check_invariants();
 }

@@ -34,8 +34,9 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Notes in which term a node has spoken, if what it says comes behind a sync of that: whether
-    /// it would be voted for is asked of a term that may never be.
+    /// Notes in which term a node has spoken, if what it says comes behind a sync of that. What
+    /// belongs to a proof doesn't, and whether it would be voted for is asked of a term that may
+    /// never be.
     fn note(&mut self, message: &Message) {
         let is_synced = matches!(
             message.kind,
@@ -44,7 +45,7 @@ impl Heard {
                 | MessageKind::Heartbeat
                 | MessageKind::HeartbeatReply
         );
-        if is_synced {
+        if is_synced && message.context.is_none() {
             let latest = self.terms.entry(message.from).or_default();
             *latest = message.term.max(*latest);
         }

@@ -450,6 +450,8 @@ impl Cluster {
             node.unsynced.push_back((ticket, ops));
         }
         if let Some(upto) = committed {
+            // Whoever hears of it may ask at once.
+            self.publish(at);
             self.look_at_committed(at, upto)?;
             if members {
                 if self.random.chance(0.05) {
@@ -489,7 +491,7 @@ impl Cluster {
 
     fn look_at_role(&mut self, at: usize) -> Result<(), String> {
         let id = at as u64 + 1;
-        let Node { core: Some(core), written, led, .. } = &mut self.nodes[at] else {
+        let Node { core: Some(core), synced, written, led, .. } = &mut self.nodes[at] else {
             return Ok(());
         };
         let term = core.term();
@@ -497,7 +499,8 @@ impl Cluster {
             *led = None;
             return Ok(());
         }
-        if led.replace(term) == Some(term) {
+        // A sole voter says nothing before it has synced that it leads.
+        if synced.promise.term < term || led.replace(term) == Some(term) {
             return Ok(());
         }
         self.stats.elections += 1;
