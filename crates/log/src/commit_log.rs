@@ -151,6 +151,11 @@ pub trait LogView: Send + Sync {
     /// The error that every append and sync gives since.
     fn check(&self) -> LogResult<()>;
 
+    /// What was wrong with the first damaged record that a reader met with since the start, and how
+    /// often one did. Whoever appends never reads: a log may be damaged for long before anybody
+    /// knows.
+    fn damage(&self) -> Option<(LogError, u64)>;
+
     /// Reads committed entries with versions from `from` on.
     fn reader(&self, from: Version) -> Box<dyn LogReader>;
 

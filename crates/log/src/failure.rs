@@ -75,6 +75,11 @@ impl LogError {
         }
     }
 
+    /// Whether what is there is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::Malformed(_))
+    }
+
     /// FoundationDB's number, and what happened in particular.
     fn number(&self) -> (Error, &str) {
         match self {

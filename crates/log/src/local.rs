@@ -10,7 +10,7 @@ use plinth_types::Version;
 
 use crate::commit_log::{CommitLog, LogReader, LogView, Waiting};
 use crate::entry::Entry;
-use crate::failure::LogResult;
+use crate::failure::{LogError, LogResult};
 use crate::log::LocalLog;
 use crate::position::{Position, Progress};
 use crate::reader::Reader;
@@ -85,6 +85,10 @@ impl LogView for LocalView {
 
     fn check(&self) -> LogResult<()> {
         Self::check(self)
+    }
+
+    fn damage(&self) -> Option<(LogError, u64)> {
+        Self::damage(self)
     }
 
     fn reader(&self, from: Version) -> Box<dyn LogReader> {

@@ -70,6 +70,7 @@ impl Reader {
                     if self.leave_what_is_gone()? {
                         continue;
                     }
+                    self.shared.note_damage(&error);
                     return Err(error);
                 }
             };

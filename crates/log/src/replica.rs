@@ -340,7 +340,8 @@ impl EntryReader {
                 Whereabouts::File => {}
             }
             let Some(place) = &mut self.place else { return Ok(None) };
-            if let Some(entry) = place.step().await?
+            let step = place.step().await.inspect_err(|error| self.shared.note_damage(error));
+            if let Some(entry) = step?
                 && entry.index == self.next
             {
                 self.next += 1;

@@ -113,6 +113,8 @@ pub(crate) struct Shared {
     pub(crate) config: LogConfig,
     pub(crate) marks: Marks,
     inner: Mutex<Inner>,
+    /// What was wrong with the first damaged record that a reader met with, and how often one did.
+    damage: Mutex<Option<(LogError, u64)>>,
 }
 
 impl Shared {
@@ -141,7 +143,8 @@ impl Shared {
             poison: None,
             waiters: Waiters::default(),
         };
-        Arc::new(Self { env, dir, identity, config, marks, inner: Mutex::new(inner) })
+        let (inner, damage) = (Mutex::new(inner), Mutex::default());
+        Arc::new(Self { env, dir, identity, config, marks, inner, damage })
     }
 
     /// Does something with the values, quickly.
@@ -168,6 +171,19 @@ impl Shared {
         });
         waiters.for_each(Waker::wake);
         result
+    }
+
+    /// A reader met with this: remembered if it is damage.
+    pub(crate) fn note_damage(&self, error: &LogError) {
+        if error.is_damage() {
+            let mut damage = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
+            damage.get_or_insert_with(|| (error.clone(), 0)).1 += 1;
+        }
+    }
+
+    /// What readers have met with.
+    pub(crate) fn damage(&self) -> Option<(LogError, u64)> {
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until `f` gives something. It is asked now and after every change.

@@ -51,6 +51,12 @@ impl LocalView {
         self.shared.with(|inner| inner.check_poison())
     }
 
+    /// What was wrong with the first damaged record that a reader met with since the start, and how
+    /// often one did.
+    pub fn damage(&self) -> Option<(LogError, u64)> {
+        self.shared.damage()
+    }
+
     /// Bytes of records in the segments that are kept.
     pub fn bytes(&self) -> u64 {
         self.shared.with(|inner| inner.bytes())

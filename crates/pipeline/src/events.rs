@@ -233,6 +233,16 @@ pub(crate) fn damage_over(over: Over) {
     tracing::warn!(times, seconds, "no damage is met with at the moment");
 }
 
+/// Tables can't be written, or merged: the first of a burst.
+pub(crate) fn tables_failing(error: &NodeError) {
+    tracing::warn!(code = error.code(), error = %error, "what is in memory can't be moved into tables, or tables merged");
+}
+
+/// They could be for a while.
+pub(crate) fn tables_go_on(over: &Over) {
+    tracing::info!(seconds = over.lasted.as_secs_f64(), "tables are written and merged again");
+}
+
 /// A checkpoint was written, after some could not be.
 pub(crate) fn checkpoints_go_on(failures: u64) {
     tracing::info!(failures, "checkpoints are written again");

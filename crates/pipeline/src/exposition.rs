@@ -287,15 +287,13 @@ fn space(text: &mut Text, shown: &Shown) {
     let now = backpressure::refusal(&shown.replica).map(|(cause, _)| cause);
     let available = f64::from(u8::from(now.is_none()));
     text.gauge("plinth_available", "Whether commits that write rows are taken.", available);
+    if shown.replica.log.is_some() {
+        let help = "Damaged blocks of tables, and records of the log, that were met with.";
+        let times = shown.replica.damage().map_or(0, |(_, times)| times);
+        text.counter("plinth_damaged_blocks_total", help, times);
+    }
     if tables.is_some() {
-        let storage = &shown.replica.storage;
-        let help = "Damaged blocks that reads and merges met with.";
-        text.counter(
-            "plinth_damaged_blocks_total",
-            help,
-            storage.damage().map_or(0, |(_, times)| times),
-        );
-        let failing = f64::from(u8::from(storage.trouble().is_some()));
+        let failing = f64::from(u8::from(shown.replica.storage.trouble().is_some()));
         text.gauge(
             "plinth_flush_failing",
             "Whether flushes or merges fail at this moment.",

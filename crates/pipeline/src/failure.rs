@@ -119,7 +119,7 @@ impl NodeError {
         match self {
             Self::Log(error) => match &**error {
                 LogError::Refused(why) => why.code() == codes::FILE_CORRUPT,
-                other => matches!(other, LogError::Corrupt(_) | LogError::Malformed(_)),
+                other => other.is_damage(),
             },
             Self::Storage(error) => error.is_damage(),
             Self::Told(error) => error.code() == codes::FILE_CORRUPT,

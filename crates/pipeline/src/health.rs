@@ -18,6 +18,8 @@ pub(crate) struct Health {
     /// How often damage had been met with at the last look, and that it is being met with.
     damaged: AtomicU64,
     damage: Burst,
+    /// Tables can't be written, or merged.
+    tables: Burst,
     /// Since when a member hears of no leader.
     leaderless: Mutex<Option<Duration>>,
     /// The commits that weren't taken.
@@ -46,6 +48,17 @@ impl Health {
         let over = self.damage.over(now);
         first.iter().for_each(crate::events::damaged);
         over.into_iter().for_each(crate::events::damage_over);
+        first.is_some() || over.is_some()
+    }
+
+    /// Why tables can't be written or merged at this moment, if so. The first time is told at once,
+    /// and that it goes on when it has for a while. To be called now and then; whether something
+    /// was told.
+    pub fn note_tables(&self, trouble: Option<NodeError>, now: Duration) -> bool {
+        let first = trouble.filter(|_| self.tables.note(1, now));
+        let over = self.tables.over(now);
+        first.iter().for_each(crate::events::tables_failing);
+        over.iter().for_each(crate::events::tables_go_on);
         first.is_some() || over.is_some()
     }
 

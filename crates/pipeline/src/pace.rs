@@ -149,7 +149,7 @@ impl Pace {
         let now = leader.replica.env.now();
         let rows = backpressure::look_at_memory(&leader.replica);
         leader.replica.health.refusals.tick(now);
-        leader.replica.health.note_damage(leader.replica.damage(), now);
+        leader.replica.note_trouble();
         self.queued = (self.queued.0 + leader.queue.pressing() as u64, self.queued.1 + 1);
         if now >= self.looked + LOOK || self.rules_read.is_none() {
             self.looked = now;

@@ -172,10 +172,24 @@ impl Replica {
         self.storage.writer()
     }
 
-    /// What was wrong with the first of the damaged files that reads have met, and how often.
+    /// What was wrong with the first of the damaged files that reads have met, of tables or of the
+    /// log, and how often.
     pub fn damage(&self) -> Option<(NodeError, u64)> {
-        let (error, times) = self.storage.damage()?;
-        Some((error.into(), times))
+        let tables = self.storage.damage().map(|(error, times)| (NodeError::from(error), times));
+        let log = self.log.as_ref().and_then(|log| log.damage());
+        let log = log.map(|(error, times)| (NodeError::from(error), times));
+        match (tables, log) {
+            (Some((first, tables)), Some((_, log))) => Some((first, tables + log)),
+            (tables, log) => tables.or(log),
+        }
+    }
+
+    /// Notes what goes wrong behind the commits, for those who run the database. To be called now
+    /// and then.
+    pub fn note_trouble(&self) {
+        let now = self.env.now();
+        self.health.note_damage(self.damage(), now);
+        self.health.note_tables(self.storage.trouble().map(NodeError::from), now);
     }
 
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in

@@ -1,13 +1,20 @@
 //! Damaged files: found by `check`, never served, and what is readable comes out by `salvage`.
+//!
+//! What an open database tells of damage that it meets with: `unwell.rs` of the server; here of one
+//! that only another member would have met with.
 
 mod common;
+mod machines;
 
 use common::*;
+use machines::Machines;
+use plinth_client::Endpoint;
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
-use plinth_pipeline::{check, salvage};
+use plinth_pipeline::{NodeConfig, check, salvage};
 use plinth_types::Error;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const DIR: &str = "/db";
 
@@ -115,4 +122,34 @@ fn what_is_no_database_and_what_is_open_is_not_checked() {
     let _node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
     let busy = simulation.run_until(check(&machine, Path::new(DIR))).err().unwrap();
     assert_eq!(Error::from(busy), Error::lock_file_failure());
+}
+
+/// A leader asked its log for the entries again and again, sent none, and nobody was told why the
+/// other member stayed behind.
+#[test]
+fn a_leader_whose_log_is_damaged_where_a_member_needs_it_says_so() {
+    let mut config = NodeConfig::default();
+    (config.log.first_segment_bytes, config.log.max_segment_bytes) = (64 << 10, 64 << 10);
+    config.log.tail_bytes = 4 << 10;
+    let machines = Machines::new(7, 3, config);
+    let leader = machines.await_leader(|_| true);
+    let behind = (leader + 1) % 3;
+    machines.isolate(behind);
+    for n in 0..100 {
+        machines.set(leader, &format!("row{n}"), &"x".repeat(4000)).unwrap();
+    }
+    let files = files_of(&machines.sim, &machines.envs[leader]).into_iter();
+    let mut segments: Vec<_> =
+        files.filter(|(path, _)| path.to_string_lossy().contains("/log/segment-")).collect();
+    segments.sort();
+    assert!(segments.len() > 4, "{segments:?}");
+    let (path, len) = &segments[2];
+    machines.sim.flip_bit(&machines.envs[leader], path, len / 2).unwrap();
+    machines.heal();
+    machines.sim.run_for(Duration::from_secs(5));
+    let leader = machines.await_leader(|at| at == leader);
+    let status = machines.sim.run_until(machines.host(leader).endpoint().status_json()).unwrap();
+    assert!(status.contains("\"file_damaged\""), "{status}");
+    assert!(status.contains(&path.display().to_string()), "{status}");
+    machines.set(leader, "after", "1").unwrap();
 }

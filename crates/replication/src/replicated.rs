@@ -172,6 +172,10 @@ impl LogView for View {
         LogView::check(&self.local)
     }
 
+    fn damage(&self) -> Option<(LogError, u64)> {
+        LogView::damage(&self.local)
+    }
+
     fn reader(&self, from: Version) -> Box<dyn LogReader> {
         LogView::reader(&self.local, from)
     }

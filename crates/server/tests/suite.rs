@@ -35,3 +35,5 @@ mod simulated;
 mod snapshots;
 #[path = "status.rs"]
 mod status;
+#[path = "unwell.rs"]
+mod unwell;

@@ -65,7 +65,7 @@ pub(super) async fn run(this: Arc<Participant>) {
         if this.leader().is_none() {
             replica.space.look(0).await;
             replica.health.refusals.tick(replica.env.now());
-            replica.health.note_damage(replica.damage(), replica.env.now());
+            replica.note_trouble();
             if marked != Some(newest) && !this.is_over() && this.standing().full.is_none() {
                 // Best effort: what fails here fails where it counts, too.
                 let _ = this.member.mark_durable().await;

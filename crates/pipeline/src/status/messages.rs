@@ -67,7 +67,7 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
     if let Some(error) = &replica.space.checkpoint.trouble() {
         tell("checkpoint_failing", format!("The last checkpoint could not be written: {error}"));
     }
-    if let Some((error, times)) = replica.storage.damage() {
+    if let Some((error, times)) = replica.damage() {
         tell("file_damaged", format!("Damage was met with {times} times; the first: {error}"));
     }
     messages

@@ -142,3 +142,56 @@ fn clients(shared: &Shared) -> Value {
         "addresses": addresses.iter().map(listed).collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document of a database that is well, with these fields in their place.
+    fn told(fields: &[(&str, Value)]) -> (String, String) {
+        let mut cluster = json!({
+            "database_available": true,
+            "database_locked": false,
+            "messages": [],
+            "plinth": { "commits_refused": { "now": null }, "locked_ranges": [] },
+            "qos": { "performance_limited_by": { "name": "workload", "description": "" } },
+            "recovery_state": { "name": "fully_recovered" },
+        });
+        for (place, value) in fields {
+            *cluster.pointer_mut(place).expect("a field") = value.clone();
+        }
+        let told = health(&cluster);
+        let word = |name: &str| told[name].as_str().expect("a word").to_owned();
+        (word("state"), word("words"))
+    }
+
+    /// What is worse hides what is not so bad.
+    #[test]
+    fn the_lamp_shows_the_worst_of_what_the_document_says() {
+        let message = ("/messages", json!([{ "name": "any", "description": "the first" }, {}]));
+        let limited =
+            ("/qos/performance_limited_by", json!({ "name": "x", "description": "busy" }));
+        let refused = ("/plinth/commits_refused/now", json!("disk_full"));
+        let range = ("/plinth/locked_ranges", json!([{ "begin": "a", "end": "b" }]));
+        let locked = ("/database_locked", json!(true));
+        let failed = ("/database_available", json!(false));
+        let mut so_far = Vec::new();
+        for (field, state, words) in [
+            (message, "unwell", "the first"),
+            (limited, "limited", "held back: busy"),
+            (refused, "refusing", "the first"),
+            (range, "locked", "a to b"),
+            (locked, "locked", "database is locked"),
+            (failed, "failed", "more: the first"),
+        ] {
+            so_far.push(field);
+            let told = told(&so_far);
+            assert!(told.0 == state && told.1.contains(words), "{told:?}, not {state}: {words}");
+        }
+        let waits = ("/recovery_state", json!({ "name": "reading_coordinated_state" }));
+        so_far.push(waits);
+        assert_eq!(told(&so_far), ("failed".to_owned(), "the first".to_owned()));
+        assert_eq!(told(&[]).0, "serving");
+        assert_eq!(told(&so_far[1..2]).0, "limited", "without a message");
+    }
+}

@@ -35,13 +35,19 @@ impl Peer {
 
     /// Sends all of it.
     pub fn send(&mut self, text: &str) {
+        block_on(self.sent(text));
+    }
+
+    /// The same, for a task.
+    pub async fn sent(&mut self, text: &str) {
         let (bytes, mut sent) = (text.as_bytes(), 0);
-        block_on(poll_fn(|context| {
+        poll_fn(|context| {
             while sent < bytes.len() {
                 sent += ready!(self.0.poll_send(context, &bytes[sent..])).unwrap();
             }
             Poll::Ready(())
-        }));
+        })
+        .await;
     }
 
     /// What has arrived; nothing at the end.
