@@ -7,15 +7,20 @@
 //! holds", and to an empty database.
 
 mod common;
+mod machines;
 
 use common::disk::{Contents, contents, restore};
 use common::*;
+use machines::Machines;
+use plinth_client::{Database, RangeOptions, StreamingMode};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
-use plinth_pipeline::{EngineKind, Node, NodeConfig, check};
+use plinth_pipeline::cluster::{Frame, Parcel, Peers};
+use plinth_pipeline::{EngineKind, Host, Node, NodeConfig, check};
 use plinth_types::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 const DIR: &str = "/db";
@@ -27,6 +32,7 @@ fn config(engine: EngineKind) -> NodeConfig {
     config.log.first_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
     config.log.max_segment_bytes = plinth_log::LogConfig::MIN_SEGMENT_BYTES;
     config.log.spare_bytes = 16 << 10;
+    config.follower_log_bytes = 16 << 10;
     config
 }
 
@@ -79,7 +85,7 @@ fn live(engine: EngineKind, seed: u64) -> Lived {
 }
 
 /// What may become of a file: a name, and the contents, if there are any left.
-fn fates(path: &Path, ours: &Lived, other: &Lived) -> Vec<(String, Option<Vec<u8>>)> {
+fn fates(path: &Path, ours: &Lived, other: &Contents) -> Vec<(String, Option<Vec<u8>>)> {
     let bytes = &ours.now[path];
     let mut fates = vec![("gone".to_string(), None)];
     for cut in [bytes.len(), bytes.len() / 2, 1] {
@@ -90,8 +96,8 @@ fn fates(path: &Path, ours: &Lived, other: &Lived) -> Vec<(String, Option<Vec<u8
     for more in [&[0; 1][..], &[0xa5; 100], &[0x5a; 5000]] {
         fates.push((format!("{} bytes longer", more.len()), Some([bytes, more].concat())));
     }
-    if let Some(theirs) = other.now.get(path).or_else(|| alike(path, &other.now)) {
-        fates.push(("another database's".into(), Some(theirs.clone())));
+    if let Some(theirs) = other.get(path).or_else(|| alike(path, other)) {
+        fates.push(("another's".into(), Some(theirs.clone())));
     }
     for (moment, earlier) in ours.earlier.iter().enumerate() {
         if let Some(earlier) = earlier.get(path).filter(|earlier| *earlier != bytes) {
@@ -205,14 +211,19 @@ fn the_whole_log_of_another_moment_is_named() {
     try_other_logs(EngineKind::Ssd);
 }
 
-/// Tries all of it, and gives how often the database opened and how often it was refused.
-fn try_each_file(engine: EngineKind) -> (u32, u32) {
-    let (ours, other) = (live(engine, 1), live(engine, 2));
-    let Lived { simulation, machine, now, rows, .. } = &ours;
+/// Tries all of it, where `other` is the database that files come from which are another's, and
+/// `rows_of` opens ours and gives its rows. Gives how often it opened and how often it was refused.
+fn try_each_file(
+    ours: &Lived,
+    other: &Contents,
+    engine: EngineKind,
+    rows_of: impl AsyncFn(&Env, EngineKind) -> Result<Rows>,
+) -> (u32, u32) {
+    let Lived { simulation, machine, now, rows, .. } = ours;
     let (mut opened, mut refused) = (0, 0);
     let paths: Vec<PathBuf> = now.keys().cloned().collect();
     for path in &paths {
-        for (fate, bytes) in fates(path, &ours, &other) {
+        for (fate, bytes) in fates(path, ours, other) {
             let what = format!("{engine:?}: {} {fate}", path.display());
             let mut left = now.clone();
             match bytes {
@@ -250,14 +261,104 @@ fn try_each_file(engine: EngineKind) -> (u32, u32) {
     (opened, refused)
 }
 
-#[test]
-fn a_file_of_the_engine_memory_is_not_missed_or_is_named() {
-    let (opened, refused) = try_each_file(EngineKind::Memory);
+fn try_alone(engine: EngineKind) {
+    let (ours, other) = (live(engine, 1), live(engine, 2));
+    let (opened, refused) = try_each_file(&ours, &other.now, engine, rows_of);
     assert!(opened > 20 && refused > 30, "{opened} opened, {refused} refused");
 }
 
 #[test]
+fn a_file_of_the_engine_memory_is_not_missed_or_is_named() {
+    try_alone(EngineKind::Memory);
+}
+
+#[test]
 fn a_file_of_the_engine_ssd_is_not_missed_or_is_named() {
-    let (opened, refused) = try_each_file(EngineKind::Ssd);
+    try_alone(EngineKind::Ssd);
+}
+
+/// Nobody can be reached.
+struct Alone;
+
+impl Peers for Alone {
+    fn send(&self, _: Frame) {}
+
+    fn send_parcel(&self, _: Parcel) {}
+}
+
+/// What a member has that leads by itself: rows, and who the members are.
+async fn rows_of_member(machine: &Env, engine: EngineKind) -> Result<Rows> {
+    let host = Host::open(machine, Path::new(DIR), config(engine), Arc::new(Alone)).await?;
+    let members = host.membership().map(|membership| membership.members);
+    let mut found = Rows::from([(b"members".to_vec(), format!("{members:?}").into_bytes())]);
+    while !host.leadership().is_ready {
+        machine.sleep(Duration::from_millis(50)).await;
+    }
+    let tr = Database::new(Arc::new(host.endpoint())).create_transaction();
+    let all = RangeOptions::from("".."\u{7f}").mode(StreamingMode::WantAll);
+    let rows = tr.range(all).collect().await?;
+    found.extend(rows.into_iter().map(|row| (row.key.to_vec(), row.value.to_vec())));
+    host.close().await?;
+    Ok(found)
+}
+
+/// The directory of a cluster's only voter, and that of another member, which joins between the
+/// first two moments.
+fn live_member(engine: EngineKind) -> (Lived, Contents) {
+    let mut machines = Machines::new(1, 1, config(engine));
+    let mut moments = Vec::new();
+    for moment in 0u8..3 {
+        machines.await_leader(|at| at == 0);
+        if moment == 1 {
+            machines.join(0, "10.0.0.9:4500").unwrap();
+        }
+        let all = machines.envs.len();
+        for part in 0u8..2 {
+            for n in 0..rows_in(moment, part) {
+                machines.set(0, &format!("{moment}/{part}/{n}"), &"x".repeat(200)).unwrap();
+            }
+            machines.sim.run_for(Duration::from_secs(2));
+            if part == 0 && moment < 2 {
+                for at in 0..all {
+                    machines.sim.run_until(machines.host(at).checkpoint()).unwrap();
+                }
+            }
+        }
+        for at in 0..all {
+            machines.sim.run_until(machines.host(at).close()).unwrap();
+            machines.crash(at);
+        }
+        let mut left = contents(&machines.sim, &machines.envs[0], DIR);
+        // It holds nothing, and is large.
+        left.remove(Path::new("RESERVE"));
+        moments.push(left);
+        if moment < 2 {
+            (0..all).for_each(|at| machines.open(at).unwrap());
+        }
+    }
+    let theirs = contents(&machines.sim, &machines.envs[1], DIR);
+    let now = moments.pop().unwrap();
+    assert_ne!(moments[0][Path::new("MEMBERS")], now[Path::new("MEMBERS")]);
+    let Machines { sim: simulation, envs, .. } = machines;
+    let machine = envs[0].clone();
+    let rows = simulation.run_until(rows_of_member(&machine, engine)).unwrap();
+    assert!(rows.len() > 200, "{} rows", rows.len());
+    (Lived { simulation, machine, earlier: moments, now, rows }, theirs)
+}
+
+fn try_member(engine: EngineKind) {
+    let (ours, other) = live_member(engine);
+    let (opened, refused) = try_each_file(&ours, &other, engine, rows_of_member);
     assert!(opened > 20 && refused > 30, "{opened} opened, {refused} refused");
+}
+
+/// Membership, votes and the log are what a cluster counts on.
+#[test]
+fn a_file_of_a_member_with_engine_memory_is_not_missed_or_is_named() {
+    try_member(EngineKind::Memory);
+}
+
+#[test]
+fn a_file_of_a_member_with_engine_ssd_is_not_missed_or_is_named() {
+    try_member(EngineKind::Ssd);
 }
