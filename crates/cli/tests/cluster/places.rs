@@ -191,6 +191,9 @@ fn check_says_which_file_of_a_member_is_missing_or_damaged() {
     count(&Database::connect(&cluster.file).unwrap(), "row/1").unwrap();
     assert_eq!(cluster.servers[0].take().unwrap().terminate(), Some(0));
     let (env, dir) = (Env::real(), place.path().join("node-0"));
+    // Of another member of the same cluster.
+    let theirs =
+        |name: &str| block_on(env.files().read(&place.path().join("node-1").join(name))).unwrap();
     let run = |words: &[&Path]| {
         let output = Command::new(env!("CARGO_BIN_EXE_plinth")).args(words).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
@@ -203,7 +206,9 @@ fn check_says_which_file_of_a_member_is_missing_or_damaged() {
         let whole = block_on(env.files().read(&path)).unwrap();
         let mut flipped = whole.clone();
         flipped[20] ^= 1;
-        for damaged in [None, Some(&flipped[..]), Some(&whole[..whole.len() - 1])] {
+        let (longer, theirs) = ([&whole[..], &[0]].concat(), theirs(name));
+        let short = &whole[..whole.len() - 1];
+        for damaged in [None, Some(&flipped[..]), Some(short), Some(&longer), Some(&theirs)] {
             match damaged {
                 None => block_on(env.files().remove(&path)).unwrap(),
                 Some(bytes) => block_on(env.files().replace(&path, bytes)).unwrap(),
@@ -211,10 +216,12 @@ fn check_says_which_file_of_a_member_is_missing_or_damaged() {
             let (code, told) = check();
             assert!(code == Some(3) && told.contains(name), "{name}: {told}");
             assert!(told.contains("it joins them as a new one"), "{told}");
+            let left = damaged.map(<[u8]>::to_vec);
             let output = command(place.path(), &cluster.file, &cluster.addresses[0], 0).output();
             let output = output.unwrap();
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && error.contains(name), "{name}: {error}");
+            assert_eq!(block_on(env.files().read(&path)).ok(), left, "{name} was changed");
         }
         block_on(env.files().replace(&path, &whole)).unwrap();
     }
