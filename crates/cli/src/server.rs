@@ -18,6 +18,7 @@ use crate::settings::{self, Settings};
 use crate::starting;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use plinth::client::Endpoint;
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
 use plinth::{Builder, Compression, Database, EngineKind, Keys, Local, block_on, fdb};
@@ -344,7 +345,7 @@ fn serve(
     let cluster = among.as_ref().map(|among| &among.database);
     let agents = matches!(home, Home::Directory(_)).then(|| Agents::start(env, &database, cluster));
     let layers = agents.as_ref().map(|agents| Page::new(agents.layers()));
-    let metrics = Some(measurements(env, local.as_ref(), agents.as_ref(), version));
+    let metrics = Some(measurements(env, (local.as_ref(), &database), agents.as_ref(), version));
     let peers = member.as_ref().map(|member| member.mesh.clone());
     let mut config = ServerConfig { pages: Pages { metrics, layers }, peers, among, ..wanted };
     if matches!(home, Home::Directory(_)) {
@@ -412,17 +413,27 @@ fn until_end(
 /// the agents.
 fn measurements(
     env: &Env,
-    local: Option<&Local>,
+    (local, database): (Option<&Local>, &Database),
     agents: Option<&Agents>,
     version: &'static str,
 ) -> Page {
     let (measured, own, of_agents) = (local.cloned(), env.clone(), agents.map(Agents::metrics));
+    let endpoint = database.endpoint().clone();
     Page::new(move || {
         let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
         let of_agents = of_agents.as_ref().map(|page| page()).unwrap_or_default();
-        let measured = measured.as_ref().map(Local::metrics_text).unwrap_or_default();
+        let measured = measured.as_ref().map_or_else(|| elsewhere(&*endpoint), Local::metrics_text);
         measured + &of_process + &of_agents
     })
+}
+
+/// What is known of a database that lies elsewhere, under the name that alerts look at.
+fn elsewhere(endpoint: &dyn Endpoint) -> String {
+    let available = u8::from(endpoint.refusal().is_none());
+    format!(
+        "# HELP plinth_available Whether commits that write rows are taken.\n\
+         # TYPE plinth_available gauge\nplinth_available {available}\n"
+    )
 }
 
 /// Has the log say why the server ends.

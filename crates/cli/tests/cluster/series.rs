@@ -65,12 +65,18 @@ fn converse(
 
 /// What a server answers to a request over HTTP, its body.
 pub fn ask(server: &str, head: &str, body: &str) -> std::io::Result<String> {
+    let answer = whole_answer(server, head, body)?;
+    Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+/// The same with its head.
+pub fn whole_answer(server: &str, head: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
     let len = body.len();
     write!(stream, "{head} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n{body}")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    Ok(answer)
 }
 
 /// Waits until there is something; not for ever.

@@ -5,7 +5,7 @@
 //! others own its parts.
 
 use super::common::{Running, scratch};
-use super::series::{Senders, ask, until};
+use super::series::{Senders, ask, until, whole_answer};
 use super::unused_addresses;
 use plinth::Database;
 use plinth::series::{Division, Holder, Settings};
@@ -177,6 +177,81 @@ fn clients_of_keys_are_let_in_front_of_a_foundationdb_cluster_only_where_that_is
     assert!(ready.starts_with(&format!("ready {store} http://")), "{ready}");
     assert!(!is_let_in, "somebody listens where the file says");
     assert_eq!(health.unwrap().unwrap(), "serving\n");
+}
+
+/// What a program prints that ends well, or how it refuses.
+fn run(words: &[&str]) -> Result<String, String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_plinth")).args(words).output().unwrap();
+    let (out, error) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    if output.status.success() { Ok(out) } else { Err(format!("{:?} {error}", output.status)) }
+}
+
+/// Each said that it takes such a name, and some had never been given one.
+#[test]
+fn programs_take_the_name_of_a_foundationdb_cluster() {
+    let (place, files) = (scratch(), scratch());
+    let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
+    let store = &by_library(&below.cluster_file());
+    let bench = ["bench", "--workload", "read", "--rows", "500", "--seconds", "0.02"];
+    let told = run(&[&bench[..], &["--cluster-file", store]].concat()).unwrap();
+    assert!(told.contains("500 rows") && told.contains("\nread "), "{told}");
+    let told = run(&["status", store]).unwrap();
+    assert!(told.contains("available") && told.contains("limited by"), "{told}");
+    let told = run(&["status", "--json", store]).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(document["client"]["database_status"]["available"], true, "{told}");
+
+    let points = files.path().join("points.csv");
+    let text = "cpu host=a,20260101T000000,1\ncpu host=a,20260101T000001,2\n";
+    block_on(Env::real().files().replace(&points, text.as_bytes())).unwrap();
+    let file = points.display().to_string();
+    let told = run(&["series", "import", "--cluster-file", store, &file]).unwrap();
+    assert!(told.contains("2 points"), "{told}");
+    assert_eq!(run(&["series", "list", "--cluster-file", store]).unwrap(), "cpu host=a\n");
+    let at = ["series", "query", "--at", "2026-01-01T00:00:02Z", "sum(cpu)", "--cluster-file"];
+    assert_eq!(run(&[&at[..], &[store]].concat()).unwrap(), "{}  2\n");
+
+    // FoundationDB has streams of its own kind. One was registered, and nobody could read it.
+    let refused = run(&["changes", "register", "all", "--cluster-file", store]).unwrap_err();
+    assert!(refused.contains("2108") && refused.contains("FoundationDB"), "{refused}");
+    let told = run(&["changes", "list", "--cluster-file", store]).unwrap();
+    assert!(!told.contains("all"), "{told}");
+}
+
+#[test]
+fn dev_over_a_foundationdb_cluster_has_a_console_and_says_when_the_cluster_is_silent() {
+    let place = scratch();
+    let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
+    let store = by_library(&below.cluster_file());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let dev = Running::of(command.args(["dev", "--store", &store, "--log", "off"]));
+    let (_, http) = dev.ready.trim_end().rsplit_once("http://").unwrap();
+    let available = || {
+        let metrics = ask(http, "GET /metrics", "").unwrap();
+        let value = metrics.lines().find_map(|line| line.strip_prefix("plinth_available "));
+        value.unwrap_or_else(|| panic!("{metrics}")).to_owned()
+    };
+    let overview = ask(http, "GET /api/overview", "").unwrap();
+    let overview: serde_json::Value = serde_json::from_str(&overview).unwrap();
+    assert_eq!(overview["health"]["state"], "serving", "{overview}");
+    assert_eq!(overview["series_parts"].as_array().map(Vec::len), Some(8), "{overview}");
+    assert_eq!(available(), "1");
+    let health = |status: &str, words: &str| {
+        until(status, || {
+            let answer = whole_answer(http, "GET /health", "").unwrap();
+            let is_so = answer.lines().next()?.contains(status) && answer.contains(words);
+            is_so.then_some(())
+        });
+    };
+    health(" 200 ", "serving");
+    below.signal("-STOP");
+    health(" 503 ", "connection_failed (1026)");
+    assert_eq!(available(), "0");
+    below.signal("-CONT");
+    health(" 200 ", "serving");
+    assert_eq!(available(), "1");
+    assert_eq!(dev.terminate(), Some(0));
 }
 
 #[test]

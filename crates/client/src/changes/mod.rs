@@ -62,7 +62,8 @@ impl Database {
     /// # Errors
     /// `client_invalid_operation` if the name is registered with other ranges, or is empty or
     /// longer than 255 bytes, or there are 500 streams, or the ranges have more than 100 parts or
-    /// none; `key_outside_legal_range` beyond the normal keys.
+    /// none; `key_outside_legal_range` beyond the normal keys; `unsupported_operation` over a
+    /// FoundationDB behind its C library.
     pub fn register_changes(
         &self,
         name: impl AsRef<[u8]>,
@@ -297,6 +298,12 @@ async fn rows(tr: &Transaction) -> Result<Vec<(Bytes, StreamRow)>> {
 }
 
 async fn register(tr: Transaction, name: Bytes, ranges: Vec<KeyRange>, bound: u64) -> Result<u64> {
+    if tr.database().endpoint().change_capture().is_some() {
+        // Its rows would lie there, and nobody would ever read them.
+        let detail =
+            "streams of changes are Plinth's own: a FoundationDB behind its C library keeps none";
+        return Err(Error::unsupported_operation().with_detail(detail));
+    }
     for_system(&tr)?;
     let ranges = ranges_of(&name, ranges);
     let rows = rows(&tr).await?;
