@@ -13,7 +13,13 @@ use plinth_env::{Env, block_on};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+/// Within so long others have what a dead server had.
+const TAKEOVER: Duration = Duration::from_secs(5);
+/// How much longer that may take where other tests have the processors, and this one asks now and
+/// then. That it is no longer in a world of its own: `series_simulated/parts.rs` of the server.
+const ALLOWANCE: Duration = Duration::from_secs(5);
 const SERVERS: usize = 3;
 const ENDS: usize = 4;
 /// Where series are on a FoundationDB.
@@ -64,12 +70,13 @@ fn servers_on_a_foundationdb_cluster_own_parts_of_the_series_and_take_over_those
     let await_owners = |what: &str, are_right: &dyn Fn(&[String]) -> bool| {
         until(what, || are_right(&owners(&db)).then_some(()));
     };
-    let senders = Senders::start(&lines);
+    let (env, senders) = (Env::real(), Senders::start(&lines));
     for round in 0..ENDS {
         senders.await_more(50);
         let victim = round % SERVERS;
         await_owners("it has parts", &|owners| of(owners, victim) > 0);
         let server = servers[victim].take().unwrap();
+        let died = env.now();
         let stopped = match round % 3 {
             0 => {
                 server.kill();
@@ -87,6 +94,9 @@ fn servers_on_a_foundationdb_cluster_own_parts_of_the_series_and_take_over_those
         await_owners("others take its parts over, while it is away", &|owners| {
             of(owners, victim) == 0 && owners.iter().all(|owner| !owner.is_empty())
         });
+        let took = env.now() - died;
+        eprintln!("round {round}: others own its parts after {took:?}");
+        assert!(took < TAKEOVER + ALLOWANCE, "others own its parts after {took:?}");
         servers[victim] = match stopped {
             // It has points in memory for parts that are others' now.
             Some(server) => {
