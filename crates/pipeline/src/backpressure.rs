@@ -219,7 +219,8 @@ impl ForDisk {
         let began = *self.began.get_or_insert(now);
         let Some(asked) = self.asked else {
             if !replica.space.may_help(replica.counters.bytes_written.get()) {
-                return false;
+                // What a checkpoint has just let go of may be on its way.
+                return replica.space.was_served_within(SETTLING, now);
             }
             self.asked = Some(replica.space.ask());
             return true;

@@ -148,6 +148,8 @@ struct Wishes {
     served: AtomicU64,
     /// How much had been written to the log when that was last tried.
     tried_at: AtomicU64,
+    /// When that was, in milliseconds.
+    served_at: AtomicU64,
 }
 
 impl Wishes {
@@ -161,8 +163,9 @@ impl Wishes {
         self.asked.load(Ordering::Acquire) > self.served()
     }
 
-    fn serve(&self, written: u64) {
+    fn serve(&self, written: u64, now: Duration) {
         self.tried_at.store(written, Ordering::Relaxed);
+        self.served_at.store(now.as_millis() as u64, Ordering::Relaxed);
         self.served.store(self.asked.load(Ordering::Acquire), Ordering::Release);
     }
 
@@ -334,7 +337,13 @@ impl Space {
 
     /// It was tried, with or without success, when so much had been written to the log.
     pub fn serve(&self, written: u64) {
-        self.wishes.serve(written);
+        self.wishes.serve(written, self.env.now());
+    }
+
+    /// Whether it was tried less than this ago, whoever asked for it.
+    pub fn was_served_within(&self, span: Duration, now: Duration) -> bool {
+        let at = Duration::from_millis(self.wishes.served_at.load(Ordering::Relaxed));
+        !at.is_zero() && now < at + span
     }
 
     /// Panics if what must hold between two calls doesn't.
