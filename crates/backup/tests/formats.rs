@@ -11,7 +11,7 @@
 mod archives;
 mod common;
 
-use archives::{KEPT, hex, kept, pack, rows_of_archive, unpack};
+use archives::{KEPT, hex, kept, pack, rows_of_archive, unhex, unpack};
 use common::*;
 use plinth::backup::agent::{self, State, Wish};
 use plinth::backup::restore::{Goal, Mapping};
@@ -34,11 +34,6 @@ fn temporary() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-backup-formats")).unwrap()
 }
 
-fn unhex(text: &str) -> Bytes {
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(byte).collect::<Vec<_>>().into()
-}
-
 fn written(known: &Known) -> String {
     let mut lines = Vec::new();
     for (version, rows) in known {
@@ -57,7 +52,7 @@ fn read(text: &str) -> Known {
                 known.insert(at, Model::new());
             }
             ["row", key, value] => {
-                drop(known.get_mut(&at).unwrap().insert(unhex(key), unhex(value)))
+                drop(known.get_mut(&at).unwrap().insert(unhex(key).into(), unhex(value).into()))
             }
             _ => panic!("{line:?}"),
         }

@@ -3,9 +3,10 @@
 //!
 //! `tests/formats/VERSION/NAME.tar.gz` is a directory as it lay on a disk, `NAME.rows` what was in
 //! it when it was written: rows as `row KEY VALUE` in hexadecimal digits, points of series as
-//! `point NAME TIME VALUE`. A directory stays there for good; what is written today is written, and
-//! judged in the same way, by `todays_directories_are_read`, which also leaves them in the
-//! directory that `PLINTH_FORMATS` names. `docs/format/README.md` has the promise and says when
+//! `point NAME TIME VALUE`, and what other layers say (`formats/told.rs`). A directory stays there
+//! for good; what is written today is written, and judged in the same way, by
+//! `todays_directories_are_read`, which also leaves them in the directory that `PLINTH_FORMATS`
+//! names. `docs/format/README.md` has the promise and says when
 //! there is to be a new one.
 
 #[path = "formats/archives.rs"]
@@ -14,9 +15,13 @@ mod archives;
 mod damage;
 #[path = "formats/fill.rs"]
 mod fill;
+#[path = "formats/layers.rs"]
+mod layers;
+#[path = "formats/told.rs"]
+mod told;
 
 use archives::{KEPT, hex, kept, list, pack, rows_of_archive, unpack};
-use plinth::series::{Direction, SeriesLayer, Settings, Value};
+use plinth::series::SeriesStore;
 use plinth::{Builder, Database, Env, Key, Keys, TransactionOption, block_on};
 use plinth_env::TemporaryDir;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +78,8 @@ fn unpacked(archive: &Path) -> Place {
     place
 }
 
-/// Every row of a database and every point of its series, each in a line.
+/// Every row of a database and every point of its series, each in a line, and what other layers
+/// say.
 fn rows(db: &Database) -> Vec<String> {
     let all = db.transact_blocking(|tr| {
         tr.set_option(TransactionOption::ReadSystemKeys)?;
@@ -83,24 +89,8 @@ fn rows(db: &Database) -> Vec<String> {
     });
     let line = |row: &plinth::KeyValue| format!("row {} {}", hex(&row.key), hex(&row.value));
     let mut lines: Vec<_> = all.unwrap().iter().map(line).collect();
-    lines.extend(block_on(points(db)).unwrap());
+    lines.extend(told::lines(db));
     lines
-}
-
-async fn points(db: &Database) -> Result<Vec<String>, plinth::series::Error> {
-    let mut lines = Vec::new();
-    for name in fill::SERIES {
-        let store = plinth::series::SeriesStore::view(db, Settings::default()).await?;
-        let Some(series) = store.existing(name).await? else { continue };
-        for point in series.scan(.., Direction::Forward).await?.collect().await? {
-            let value = match point.value {
-                Value::Integer(value) => format!("integer:{value}"),
-                Value::Float(value) => format!("float:{:016x}", value.to_bits()),
-            };
-            lines.push(format!("point {} {} {value}", name.replace(' ', ","), point.time));
-        }
-    }
-    Ok(lines)
 }
 
 /// The first lines that two lists differ in.
@@ -122,8 +112,11 @@ fn judge(place: &Place, name: &str, expected: &[String]) {
     let local = opened(&dir, name);
     let local = local.unwrap_or_else(|error| panic!("{name} doesn't open: {error}"));
     let db = local.database();
-    let (found, all) = (rows(db).into_iter().collect(), expected.iter().cloned().collect());
+    let (mended, instead_of) = layers::mended(expected);
+    let all = expected.iter().filter(|line| !line.starts_with("mend")).cloned();
+    let (found, all): (BTreeSet<_>, BTreeSet<_>) = (rows(db).into_iter().collect(), all.collect());
     assert!(found == all, "{name}: {}", difference(&found, &all));
+    layers::judge(db, expected);
     let committed = db.transact_blocking(|tr| {
         tr.set(ADDED, name);
         Ok(())
@@ -132,7 +125,7 @@ fn judge(place: &Place, name: &str, expected: &[String]) {
     local.checkpoint().unwrap();
     // Its owner's lock, and what it leaves behind, are of the same format too.
     block_on(async {
-        let store = SeriesLayer::new(db).open().await?;
+        let store = SeriesStore::open_with(db, layers::at_rest()).await?;
         store.series(fill::SERIES[0]).await?.append(fill::NEXT_POINT, 1.5)?;
         store.sync().await
     })
@@ -141,14 +134,16 @@ fn judge(place: &Place, name: &str, expected: &[String]) {
     let db = opened(&dir, name).unwrap().into_database();
     // Rows of series have gone to a place of their own; they are compared as points.
     let of_series = format!("row {}", hex(b"\x02plinth.series\x00"));
-    let lasting = |lines: &[String]| -> BTreeSet<String> {
-        lines.iter().filter(|line| !line.starts_with(&of_series)).cloned().collect()
+    let lasting = |lines: BTreeSet<String>| -> BTreeSet<String> {
+        lines.into_iter().filter(|line| !line.starts_with(&of_series)).collect()
     };
-    let mut expected = lasting(expected);
+    let mut expected = lasting(all);
+    expected.retain(|line| !instead_of.contains(line));
+    expected.extend(mended);
     let series = fill::SERIES[0].replace(' ', ",");
     expected.insert(format!("row {} {}", hex(ADDED), hex(name.as_bytes())));
     expected.insert(format!("point {series} {} float:{:016x}", fill::NEXT_POINT, 1.5f64.to_bits()));
-    let found = lasting(&rows(&db));
+    let found = lasting(rows(&db).into_iter().collect());
     assert!(found == expected, "{name}, opened again: {}", difference(&found, &expected));
 }
 
@@ -179,13 +174,25 @@ fn todays_directories_are_read() {
         "ssd-closed",
         "ssd-crashed",
         "ssd-encrypted",
+        "memory-layers",
+        "ssd-layers",
     ] {
         let place = Place::new();
         let (engine, end) = name.split_once('-').expect("two words");
-        let db = fill::fill(&place.dir(), engine, &keys(name));
-        let expected = rows(db.database());
+        let (db, mended) = match end {
+            "layers" => {
+                let db = fill::create(&place.dir(), engine, &keys(name));
+                let parts = if engine == "ssd" { 4 } else { 1 };
+                let mended = layers::fill(&db, parts);
+                assert_eq!(layers::kinds(db.database()), layers::KINDS.into());
+                (db, mended)
+            }
+            _ => (fill::fill(&place.dir(), engine, &keys(name)), Vec::new()),
+        };
+        let mut expected = rows(db.database());
+        expected.extend(mended);
         let archive = place.outside().join("db.tar.gz");
-        if end != "closed" {
+        if end != "closed" && name != "memory-layers" {
             // As it lies there: nothing is being written, and nobody has closed it.
             pack(place.outside(), "db", &archive);
             db.close().unwrap();

@@ -49,6 +49,11 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+pub fn unhex(text: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
 /// What is kept: backups (`backup-NAME`), or directories. Their names, as `0.1.0/ssd-closed`, and
 /// archives.
 pub fn kept(are_backups: bool) -> Vec<(String, PathBuf)> {

@@ -27,16 +27,21 @@ impl Numbers {
     }
 }
 
-/// A new database with all of it, open.
-pub fn fill(dir: &Path, engine: &str, keys: &[Key]) -> Local {
+/// A new database, open.
+pub fn create(dir: &Path, engine: &str, keys: &[Key]) -> Local {
     // Tables get what has left the window.
-    let local = Builder::new(dir)
+    Builder::new(dir)
         .engine(EngineKind::from_name(engine).unwrap())
         .window(Duration::from_millis(200))
         .must_be_new()
         .encryption(keys)
         .open()
-        .unwrap();
+        .unwrap()
+}
+
+/// A new database with all of it, open.
+pub fn fill(dir: &Path, engine: &str, keys: &[Key]) -> Local {
+    let local = create(dir, engine, keys);
     let db = local.database();
     let mut numbers = Numbers(7);
     for round in 0..3 {
@@ -57,7 +62,7 @@ pub fn fill(dir: &Path, engine: &str, keys: &[Key]) -> Local {
 }
 
 /// Waits until all that was committed is in files of the engine.
-fn into_files(local: &Local) {
+pub fn into_files(local: &Local) {
     let db = local.database();
     let newest = commit(db, |tr| tr.set(tuple::pack(&("mark",)), "")).unwrap();
     // Versions go on with commits, and with them the window.
@@ -67,7 +72,7 @@ fn into_files(local: &Local) {
     }
 }
 
-fn commit(db: &Database, body: impl Fn(&Transaction)) -> Result<i64> {
+pub fn commit(db: &Database, body: impl Fn(&Transaction)) -> Result<i64> {
     let tr = db.create_transaction();
     tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
     body(&tr);
