@@ -20,9 +20,9 @@
 //! Small ones come for as long as some wait or are on their way, and a moment longer: who commits
 //! again as soon as he was answered needs that to come back. However seldom they do, twenty
 //! megabytes of large ones go in a second. Where there are none, large ones go one behind the
-//! other. Where there are, nobody else is held back for what waits for its turn; and large ones whose
-//! clients have gone come to nothing, so that small ones are soon alone again. Their clients were
-//! told that nobody knows what became of them.
+//! other. Where there are, nobody else is held back for what waits for its turn; and large ones
+//! whose clients have gone come to nothing, so that small ones are soon alone again. Their clients
+//! were told that nobody knows what became of them.
 
 use crate::batch_lock::lock;
 use crate::failure::{NodeError, NodeResult};

@@ -361,8 +361,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Entries up to this one are committed. Whoever hears of that may ask any node at once for what
-    /// there is: what proofs rely on is published before.
+    /// Entries up to this one are committed. Whoever hears of that may ask any node at once for
+    /// what there is: what proofs rely on is published before.
     fn commit(&mut self, index: u64) -> LogResult<()> {
         self.publish();
         self.log.commit(index)?;

@@ -101,7 +101,7 @@ fn a_change_of_members_that_is_written_down_is_committed() {
 /// and voted for another one, by the members of before, in the same term.
 #[test]
 fn a_sole_voter_says_nothing_before_it_has_synced_that_it_leads() {
-    let alone = Members::of_voters([(3, "node:3".to_owned())].into_iter());
+    let alone = Members::of_voters([(3, "node:3".to_owned())]);
     let alone = alone.with_learner("node:4");
     let mut core = follower(alone);
     core.campaign();
