@@ -204,7 +204,7 @@ fn under_the_lock_even_writes_without_conflict_ranges_are_copied() {
 
 #[test]
 fn a_source_that_changes_everywhere_all_the_time_is_given_up_with_advice() {
-    let (source, destination) = (open_accounts(), in_memory());
+    let source = open_accounts();
     let stop = Arc::new(AtomicBool::new(false));
     let storm = {
         let (source, stop) = (source.clone(), stop.clone());
@@ -223,7 +223,9 @@ fn a_source_that_changes_everywhere_all_the_time_is_given_up_with_advice() {
         })
     };
     let settings = Settings { cut_bytes: 10_000, rounds: 3, ..settings() };
-    let error = migrate(&source, &destination, "source", &settings).unwrap_err();
+    // On a busy machine the storm may stand still for as long as a copy takes.
+    let given_up = || migrate(&source, &in_memory(), "source", &settings).err();
+    let error = (0..100).find_map(|_| given_up()).expect("it is never given up");
     stop.store(true, Ordering::Relaxed);
     storm.wait().unwrap();
     assert_eq!(error, Error::timed_out());
