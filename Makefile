@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 comma := ,
 
-.PHONY: help demo test check fix bench examples peers sim fuzz install packages packages-test
+.PHONY: help demo test check fix bench examples peers sim model siege fuzz install packages packages-test
 
 help:
 	@cargo xtask help
@@ -46,6 +46,14 @@ fuzz:
 # The simulation: any number of seeds.
 sim:
 	cargo xtask sim $(ARGS)
+
+# What Raft promises, in ten thousand runs of its model with seeds of their own each day.
+model:
+	cargo xtask model $(or $(ARGS),$(shell expr $$(date +%Y%m%d) \* 10000)..$(shell expr $$(date +%Y%m%d) \* 10000 + 5000))
+
+# A thousand hostile clients for ten minutes beside good ones, with each engine.
+siege:
+	cargo xtask siege $(ARGS)
 
 # The plinth program, the C library, headers, pkg-config and CMake files: make install PREFIX=/usr DESTDIR=./stage
 install:

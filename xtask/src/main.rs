@@ -58,6 +58,8 @@ cargo xtask COMMAND [ARGUMENTS]
   demo                   build the plinth program and take its guided tour
   bench [ARGUMENTS]      plinth bench, release build
   sim [ARGUMENTS]        the simulation, any number of seeds
+  model FROM..TO         what Raft promises, with these seeds beside those of every test run
+  siege [ARGUMENTS]      a thousand hostile clients beside good ones, with each engine, release build
   install [--prefix DIRECTORY] [--destdir DIRECTORY] [--profile NAME]
                          the plinth program, the C library, headers, pkg-config and CMake files, man pages, completions
   packages [--profile NAME] [--only NAME,...] [--from DIRECTORY]
@@ -106,6 +108,8 @@ fn run(arguments: &[String]) -> Result<bool> {
             ]
             .concat(),
         ),
+        "model" => model(&rest),
+        "siege" => siege(&rest),
         "install" => install::run(&rest),
         "packages" => dist::run(&rest),
         "packages-test" => dist::test(&rest),
@@ -115,6 +119,28 @@ fn run(arguments: &[String]) -> Result<bool> {
         }
         other => Err(format!("there is no command '{other}'\n\n{USAGE}")),
     }
+}
+
+/// The seeds are handed on by the environment: cargo's tests take no arguments of their own.
+fn model(arguments: &[&str]) -> Result<bool> {
+    let [seeds] = arguments else {
+        return Err("cargo xtask model wants seeds, for instance 1000..11000".to_owned());
+    };
+    let test = ["test", "--profile", "checked", "--package", "plinth-replication"];
+    let one = ["--test", "cluster", "what_raft_promises_holds_with_other_seeds", "--", "--ignored"];
+    cargo::run_with(&[&test[..], &one].concat(), &[("PLINTH_SEEDS", seeds)])
+}
+
+/// Good clients may wait ten times as long as undisturbed, and twice from a second after.
+fn siege(arguments: &[&str]) -> Result<bool> {
+    let program = ["run", "--release", "--package", "plinth-cli", "--", "sim"];
+    let hostile = ["--hostile", "1000", "--seconds", "600", "--at-most", "10,2"];
+    let mut held = true;
+    for engine in ["memory", "ssd"] {
+        let all = [&program[..], &hostile, &["--engine", engine], arguments].concat();
+        held &= cargo::run(&all)?;
+    }
+    Ok(held)
 }
 
 fn fix() -> Result<bool> {

@@ -232,6 +232,26 @@ fn a_partition_holds_bytes_back_until_it_is_healed() {
 }
 
 #[test]
+fn a_cut_holds_bytes_back_in_one_direction() {
+    for seed in 0..30 {
+        let sim = Simulation::new(seed);
+        let (one, two, mut ours, mut theirs) = connected(&sim);
+        sim.cut(&one, &two);
+        sim.run_until(write_all(&mut ours, b"there")).unwrap();
+        sim.run_until(write_all(&mut theirs, b"back")).unwrap();
+        let mut buffer = [0; 100];
+        assert!(sim.run_until_within(LONG, read(&mut theirs, &mut buffer)).is_none());
+        assert!(sim.run_until_within(LONG, read(&mut ours, &mut buffer)).is_some());
+        for (env, address) in [(&one, theirs.local_address()), (&two, ours.local_address())] {
+            assert!(sim.run_until(env.sockets().connect(address)).is_err());
+        }
+        sim.heal(&one, &two);
+        drop(ours);
+        assert_eq!(sim.run_until(read_all(&mut theirs)).unwrap(), b"there");
+    }
+}
+
+#[test]
 fn a_waiting_reader_is_woken_by_healing() {
     let sim = Simulation::new(1);
     let (one, two, mut ours, mut theirs) = connected(&sim);

@@ -40,9 +40,6 @@ const QUEUE_BYTES: usize = 256 << 20;
 /// Bytes of transactions after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Bytes from which on a transaction is a large one.
-const LARGE_BYTES: usize = 128 << 10;
-
 /// Bytes of large transactions that share a batch at most.
 const LARGE_BATCH_BYTES: usize = 1 << 20;
 
@@ -153,7 +150,7 @@ impl State {
 
     /// Where a transaction of this size waits, beside how many bytes.
     fn among(&mut self, bytes: usize) -> (&mut VecDeque<Submitted>, &mut usize) {
-        match bytes >= LARGE_BYTES {
+        match bytes >= limits::LARGE_TRANSACTION {
             true => (&mut self.large, &mut self.large_bytes),
             false => (&mut self.small, &mut self.small_bytes),
         }
@@ -478,7 +475,7 @@ mod tests {
         let mut batches = Vec::new();
         while let Ok(Work::Batch { batch, is_long }) = queue.try_next(now, false) {
             queue.check_invariants();
-            let is_large = batch[0].request.size() >= LARGE_BYTES;
+            let is_large = batch[0].request.size() >= limits::LARGE_TRANSACTION;
             assert!(is_large || !is_long, "only a large one is long");
             batches.push(batch.iter().map(|one| one.request.size() >> 10).collect());
         }
@@ -566,7 +563,7 @@ mod tests {
             let Ok(Work::Batch { batch, .. }) = queue.try_next(now, false) else {
                 panic!("small ones go at once")
             };
-            if batch[0].request.size() >= LARGE_BYTES {
+            if batch[0].request.size() >= limits::LARGE_TRANSACTION {
                 break;
             }
         }
@@ -589,8 +586,8 @@ mod tests {
         replies.extend(submit(&queue, &[1]));
         assert_eq!(batches(&queue, NOW), [[1]]);
         let began = submit(&queue, &sizes);
-        assert!(queue.pressing() < LARGE_BYTES && queue.take_peak() >= 36 << 20);
-        assert!(queue.take_peak() < LARGE_BYTES);
+        assert!(queue.pressing() < limits::LARGE_TRANSACTION && queue.take_peak() >= 36 << 20);
+        assert!(queue.take_peak() < limits::LARGE_TRANSACTION);
         drop(began);
     }
 

@@ -229,12 +229,12 @@ impl Client {
             1007 => self.stage.probe("commit too old"),
             1020 => self.stage.probe("conflict"),
             1043 => self.stage.probe("commit refused: shutting down"),
-            1510 => self.stage.probe("commit refused: i/o error"),
+            1510 if !self.stage.is_cluster() => self.stage.probe("commit refused: i/o error"),
             _ if error == Error::file_not_writable() => {
                 self.stage.probe("commit refused: disk full")
             }
-            // A read of a damaged table.
-            1522 => self.stage.saw_damage(error.clone()),
+            // A read of a damaged table. In a cluster others have those rows.
+            1522 if !self.stage.is_cluster() => self.stage.saw_damage(error.clone()),
             // Nobody of a cluster can be reached for long: for a read, or for the version that a
             // commit wants first. Whether a commit itself had arrived is another error.
             1026 if self.stage.is_cluster() => {}

@@ -37,6 +37,11 @@ impl Damage {
         }
     }
 
+    /// Whether any was.
+    pub fn is_done(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     fn names(&self, text: &str) -> bool {
         self.files.iter().any(|path| {
             path.file_name().is_some_and(|name| text.contains(&*name.to_string_lossy()))

@@ -9,6 +9,8 @@
 //!                                       └─────── second: doubles ─────────────────────────────────────▶
 //! ```
 //!
+//! What nodes of a cluster say to each other passes as it is.
+//!
 //! What always holds: of each pair at most one is answered that it has committed. A client that is
 //! told of a conflict because its double was faster tries again, and a transaction that reads no
 //! mark of its own would take effect once more; where such clients are, doubles come
@@ -16,6 +18,7 @@
 
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Stream};
+use plinth_peers::Mesh;
 use plinth_proto::frame::{self, HEADER, Kind, MAX_REPLY, MAX_REQUEST, NO_ID};
 use plinth_proto::{Hello, Request, Welcome, reply};
 use plinth_types::{CommitReply, Error, Result, probe};
@@ -65,7 +68,8 @@ pub struct Between {
 impl Between {
     /// Stands between clients and a server that is, or will be, at `server`.
     pub fn stand(sim: &Simulation, server: SocketAddr, doubles: Doubles) -> Self {
-        let machines = [sim.process("between"), sim.process("double")];
+        // Each server has machines of its own.
+        let machines = ["between", "double"].map(|name| sim.process(&format!("{name} {server}")));
         let address = SocketAddr::new(sim.ip(&machines[0]), server.port());
         let tally: Arc<Mutex<Tally>> = Arc::default();
         let accepting =
@@ -171,6 +175,8 @@ struct Pair {
     client: Side,
     first: Side,
     second: Side,
+    /// Whether the client is another node.
+    is_peer: bool,
     greeted: bool,
     /// Whether each of the two has been welcomed.
     welcomed: [bool; 2],
@@ -196,6 +202,7 @@ impl Pair {
             client,
             first,
             second,
+            is_peer: false,
             greeted: false,
             welcomed: [false; 2],
             under_way,
@@ -210,6 +217,9 @@ impl Pair {
         let passed = poll_fn(|context| self.pass(context)).await;
         // The client sees its connection break, and its doubles arrive all the same.
         (self.client.stream, self.first.stream) = (None, None);
+        if self.is_peer {
+            return;
+        }
         for double in std::mem::take(&mut self.waiting).into_values() {
             probe!("link: double after its connection broke");
             self.second.output.extend(double);
@@ -229,6 +239,12 @@ impl Pair {
             let mut moved = self.client.turn(context);
             moved |= self.first.turn(context);
             moved |= self.second.turn(context);
+            self.is_peer |= !self.greeted && Mesh::is_peer(&self.client.input) == Some(true);
+            if self.is_peer {
+                self.first.output.append(&mut self.client.input);
+                self.client.output.append(&mut self.first.input);
+                self.second.stream = None;
+            }
             let heard = [self.greet(), self.hear_client(), self.hear_first(), self.hear_second()];
             heard.into_iter().collect::<Result<()>>()?;
             if self.client.stream.is_none() || self.first.stream.is_none() {
@@ -252,6 +268,9 @@ impl Pair {
     /// Both connections are greeted as the client greets, and the first one's welcome is the
     /// client's.
     fn greet(&mut self) -> Result<()> {
+        if !self.greeted && Mesh::is_peer(&self.client.input) != Some(false) {
+            return Ok(());
+        }
         if !self.greeted
             && let Some((_, len)) = Hello::decode(&self.client.input)?
         {

@@ -48,7 +48,7 @@ built_in! {
     "api_correctness" "atomic_ops" "automatic_idempotency" "backup" "bit_flips" "changes" "conflict_range" "conflict_range_network"
     "cycle" "disk_durability" "doubled" "dr" "everything_at_once" "fuzz_api_correctness" "history_network" "increment"
     "lost_answers" "network" "pinned_snapshots" "quiet" "ryow_correctness" "selector_correctness" "serializability" "sideband"
-    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_backup" "cluster_changes" "cluster_cycle" "cluster_disks" "cluster_dr"
+    "small_flushes" "version_stamp" "watches" "write_during_read" "cluster_backup" "cluster_changes" "cluster_cycle" "cluster_damage" "cluster_disks" "cluster_dr"
     "cluster_history" "cluster_increment" "cluster_members" "cluster_mixed" "cluster_quiet" "cluster_upgrade"
 }
 

@@ -50,7 +50,7 @@ specs! {
     api_correctness atomic_ops automatic_idempotency backup bit_flips changes conflict_range conflict_range_network cycle
     disk_durability doubled dr everything_at_once fuzz_api_correctness history_network increment lost_answers
     network pinned_snapshots quiet ryow_correctness selector_correctness serializability sideband small_flushes version_stamp
-    watches write_during_read cluster_backup cluster_changes cluster_cycle cluster_disks cluster_dr cluster_history cluster_increment
+    watches write_during_read cluster_backup cluster_changes cluster_cycle cluster_damage cluster_disks cluster_dr cluster_history cluster_increment
     cluster_members cluster_mixed cluster_quiet cluster_upgrade
 }
 
@@ -84,17 +84,8 @@ fn what_runs_have_found_stays_mended() {
     }
 }
 
-/// What has nothing to say of several nodes: their links are the network's, or their fault is a bit
-/// that turns over in the only copy; or has a long spec of its own for them.
-const OF_ONE_NODE: [&str; 7] = [
-    "backup",
-    "bit_flips",
-    "conflict_range_network",
-    "doubled",
-    "dr",
-    "history_network",
-    "network",
-];
+/// What has a long spec of its own for several nodes.
+const OF_ONE_NODE: [&str; 2] = ["backup", "dr"];
 
 /// The specs of one node on several, a few seeds of each: some of what is run here all the time
 /// runs there, too.
@@ -111,7 +102,7 @@ fn on_nodes(names: &[&str], nodes: u64, seeds: u64) {
 fn of_one_node() -> Vec<&'static str> {
     let is_of_one = |name: &&str| !name.starts_with("cluster_") && !OF_ONE_NODE.contains(name);
     let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).filter(is_of_one).collect();
-    assert_eq!(names.len(), 21);
+    assert_eq!(names.len(), 26);
     names
 }
 

@@ -12,6 +12,9 @@ pub const VALUE_SIZE: usize = 100_000;
 pub const TRANSACTION_SIZE: usize = 10_000_000;
 /// Smallest value that the size limit option takes.
 pub const MIN_TRANSACTION_SIZE_LIMIT: usize = 32;
+/// Bytes from which on a transaction is a large one: it waits beside small ones and not before
+/// them, and one whose client goes is taken back while it waits.
+pub const LARGE_TRANSACTION: usize = 128 << 10;
 /// How many versions back a transaction may read and commit: five seconds.
 pub const WINDOW_VERSIONS: i64 = 5_000_000;
 /// Most transactions in one batch: the position must fit a versionstamp, and conflict sets stay

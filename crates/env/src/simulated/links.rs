@@ -23,7 +23,17 @@ impl Simulation {
     /// it arrives when the partition is healed. Nobody is told.
     pub fn partition(&self, one: &Env, two: &Env) {
         self.on_link(one, two, "partition", |network, one, two, _| {
-            network.partition(one, two);
+            network.cut(one, two);
+            network.cut(two, one);
+            Vec::new()
+        });
+    }
+
+    /// The same in one direction: what the second machine sends still arrives at the first. Neither
+    /// can make a new connection to the other.
+    pub fn cut(&self, from: &Env, to: &Env) {
+        self.on_link(from, to, "cut", |network, from, to, _| {
+            network.cut(from, to);
             Vec::new()
         });
     }
@@ -36,7 +46,7 @@ impl Simulation {
         });
     }
 
-    /// Ends a partition or clog between two machines.
+    /// Ends a partition, cut or clog between two machines.
     pub fn heal(&self, one: &Env, two: &Env) {
         self.on_link(one, two, "heal", |network, one, two, _| network.heal(one, two));
     }

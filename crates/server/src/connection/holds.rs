@@ -13,7 +13,7 @@ use plinth_env::reply::Listener;
 use plinth_proto::frame;
 use plinth_proto::hello::MAGIC;
 use plinth_proto::request::VALUES_BYTES;
-use plinth_types::{CommitReply, Error};
+use plinth_types::{CommitReply, Error, limits};
 
 /// Bytes of a hello or a welcome before its content, and where the content's length stands.
 const GREETING_HEAD: usize = 16;
@@ -21,10 +21,6 @@ const GREETING_HEAD: usize = 16;
 /// More output that the client doesn't take than replies that go on in another one leave there: it
 /// was asked for by a version of the protocol that has none.
 const MOST_UNTAKEN: usize = 2 * VALUES_BYTES;
-
-/// Bytes of a request from which on a commit is taken back when its client goes: fewer are done
-/// before anybody could tell.
-const LARGE_COMMIT: usize = 128 << 10;
 
 /// What a connection has of the server's memory.
 #[derive(Default)]
@@ -43,7 +39,7 @@ impl Holds {
     /// A commit of so many bytes is under way. Nobody is told of it once the connection has gone:
     /// a large one that waits then is better not carried out, for those who are still there.
     pub(super) fn note_commit(&mut self, answer: &Reply<CommitReply>, bytes: usize) {
-        if bytes >= LARGE_COMMIT
+        if bytes >= limits::LARGE_TRANSACTION
             && let Some(listener) = answer.listener()
         {
             self.large_commits.retain(Listener::is_waiting);

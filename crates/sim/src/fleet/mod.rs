@@ -5,30 +5,38 @@
 //!                    ├──▶ node 2 ├─ wires: late, lost, doubled, cut one way
 //!                    └──▶ node 3 ┘     each on a machine and a disk of its own
 //! ```
+//! Where a spec's link is the network, sockets stand in the place of router and wires:
+//! `sockets.rs`.
 //!
 //! The database lives through the whole run, as long as a majority of its nodes comes back. Each
 //! node is opened again as soon as the nemesis has had its way with it. In the end everything works
 //! again: then all nodes must come to have the same rows, and every checksum in their directories
 //! must hold.
 
+mod flips;
 mod places;
 mod router;
+mod sockets;
 mod upgrades;
 mod wires;
 
+use crate::damage::Damage;
+use crate::double::Between;
 use crate::faults::{Fault, is_excused};
+use crate::link::Link;
 use crate::nemesis::{Orders, Stop};
-use crate::plan::{DIR, OPEN_LIMIT, draw_config, keys_of};
+use crate::plan::{DIR, OPEN_LIMIT, draw_config};
 use crate::stage::{Stage, lock};
 use plinth_client::{Database, Endpoint, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
 use plinth_pipeline::cluster::{Membership, Spoken, Voter};
-use plinth_pipeline::{Host, Node, NodeConfig, check_with};
+use plinth_pipeline::{Host, Node, NodeConfig};
 use plinth_replication::NodeId;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Version};
 use router::Router;
+use sockets::Sockets;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,11 +56,15 @@ const CHANGE_LOOKS: usize = 3000;
 /// A machine, and the node that it is.
 struct Machine {
     env: Env,
+    /// Who has commits arrive twice there, if anybody does.
+    between: Option<Between>,
     /// 0: it has no disk, and is no member.
     id: NodeId,
     address: String,
     /// What the program on it speaks.
     spoken: Spoken,
+    /// Bits that have been turned over on its disk.
+    damage: Damage,
 }
 
 /// The machines of a cluster.
@@ -82,8 +94,9 @@ impl Fleet {
         orders: Orders,
     ) -> Self {
         let program = upgrades::first_program(&orders);
-        let machines =
-            (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1, program)).collect();
+        let machines = (0..size)
+            .map(|at| Machine::new(&sim, at, at as NodeId + 1, program, orders.link))
+            .collect();
         let beside = sim.process("beside");
         let (wires, excluded, disk_lost) = (Arc::default(), Vec::new(), None);
         Self {
@@ -111,11 +124,18 @@ impl Fleet {
 
     /// Gives the cluster to the clients, with the machine beside it as it is now.
     fn begin_life(&self) -> Played {
+        let endpoint = match self.orders.link.is_network() {
+            true => self.client()?,
+            false => self.router(),
+        };
+        self.stage.begin_life(Database::new(endpoint), self.beside.clone());
+        Ok(())
+    }
+
+    fn router(&self) -> Arc<dyn Endpoint> {
         let first = (1..=self.machines.len() as NodeId).find_map(|id| self.wires.line(id));
         let may_lose_answers = first.is_none_or(|first| first.may_lose_answers());
-        let router = Router::new(self.stage.env().clone(), self.wires.clone(), may_lose_answers);
-        self.stage.begin_life(Database::new(Arc::new(router)), self.beside.clone());
-        Ok(())
+        Arc::new(Router::new(self.stage.env().clone(), self.wires.clone(), may_lose_answers))
     }
 
     fn config(&mut self) -> NodeConfig {
@@ -129,9 +149,12 @@ impl Fleet {
     fn founding(&self, at: usize) -> Membership {
         let voter = |machine: &Machine| Voter { id: machine.id, address: machine.address.clone() };
         let voters = self.machines.iter().map(voter).collect();
-        // What election timeouts come from.
-        let cluster_id = [self.sim.seed() as u8; 16];
-        Membership::founding(cluster_id, self.machines[at].id, voters)
+        Membership::founding(self.cluster_id(), self.machines[at].id, voters)
+    }
+
+    /// What election timeouts come from.
+    fn cluster_id(&self) -> [u8; 16] {
+        [self.sim.seed() as u8; 16]
     }
 
     /// Makes the directory of a member.
@@ -150,13 +173,10 @@ impl Fleet {
         for attempt in 0..10 {
             let (machine, spoken) = (self.machines[at].env.clone(), self.machines[at].spoken);
             let config = NodeConfig { spoken, ..self.config() };
-            let network = self.stage.env().clone();
-            let wire =
-                Arc::new(Wire { env: machine.clone(), network, wires: self.wires.clone(), spoken });
             let opened = Arc::new(Mutex::new(None));
-            let place = opened.clone();
+            let (place, way) = (opened.clone(), self.way(at));
             let opening = self.machines[at].env.spawn("open", async move {
-                let opened = Host::open(&machine, Path::new(DIR), config, wire).await;
+                let opened = way.open(&machine, config).await;
                 *lock(&place) = Some(opened);
             });
             let hasty = attempt < 3 && self.stage.is_faulty() && self.random.chance(0.2);
@@ -165,15 +185,19 @@ impl Fleet {
             let _ = self.sim.run_until_within(limit, opening);
             let done = lock(&opened).take();
             match done {
-                Some(Ok(node)) => {
-                    let (endpoint, clients) = (Arc::new(node.endpoint()), self.stage.env());
+                Some(Ok((host, sockets))) => {
+                    let (endpoint, clients) = (Arc::new(host.endpoint()), self.stage.env());
                     let is_faulty = self.stage.is_faulty();
                     let line =
                         self.orders.link.connect(endpoint, clients, &mut self.random, is_faulty);
-                    self.wires.attach(id, Up { host: node, line: Arc::new(line), spoken });
+                    let line = Arc::new(line);
+                    self.wires.attach(id, Up { host, line, sockets, spoken });
                     return Ok(());
                 }
-                Some(Err(error)) if !is_excused(&Error::from(&error)) => {
+                Some(Err(error)) if self.machines[at].damage.is_done() && !is_excused(&error) => {
+                    return self.judge(at, &error);
+                }
+                Some(Err(error)) if !is_excused(&error) => {
                     return Err(format!("node {id} does not open: {error}").into());
                 }
                 Some(Err(_)) => self.stage.probe("open failed and was tried again"),
@@ -188,6 +212,17 @@ impl Fleet {
         Err(format!("node {id} does not open").into())
     }
 
+    /// What a node is to speak over.
+    fn way(&self, at: usize) -> Way {
+        if let Some(plan) = self.sockets_of(at) {
+            return Way::Sockets(plan);
+        }
+        let Machine { env, spoken, .. } = &self.machines[at];
+        let network = self.stage.env().clone();
+        let (env, wires) = (env.clone(), self.wires.clone());
+        Way::Wires(Wire { env, network, wires, spoken: *spoken })
+    }
+
     /// The power of a machine fails.
     fn crash(&mut self, at: usize) {
         let unsynced = match self.random.below(4) {
@@ -196,30 +231,43 @@ impl Fleet {
             _ => Unsynced::Seeded,
         };
         self.stage.probe("crash");
-        self.wires.detach(self.machines[at].id);
+        let up = self.wires.detach(self.machines[at].id);
         self.sim.crash_with(&self.machines[at].env, unsynced);
-        self.bury(at);
+        self.bury(at, up);
     }
 
     fn kill(&mut self, at: usize) {
         self.stage.probe("killed");
-        self.wires.detach(self.machines[at].id);
+        let up = self.wires.detach(self.machines[at].id);
         self.sim.kill(&self.machines[at].env);
-        self.bury(at);
+        self.bury(at, up);
     }
 
-    fn bury(&mut self, at: usize) {
+    /// Lets go of what the dead process had, and begins its machine's next life.
+    fn bury(&mut self, at: usize, up: Option<Up>) {
+        drop(up);
         self.machines[at].env = self.sim.restart(&self.machines[at].env);
     }
 
-    /// A node hands over and closes, with clients at work.
-    fn close(&mut self, at: usize) {
-        let Some(node) = self.wires.node(self.machines[at].id) else { return };
+    /// A node hands over and closes, with clients at work. Whether it did without an error, if it
+    /// was up.
+    fn close(&mut self, at: usize) -> bool {
+        let Some(node) = self.wires.node(self.machines[at].id) else { return false };
         self.go_on(at);
+        let sockets = self.wires.take_sockets(self.machines[at].id);
+        let closed = Arc::new(Mutex::new(false));
+        let place = closed.clone();
         let closing = self.machines[at].env.spawn("close", async move {
             node.hand_over().await;
+            let mesh = match sockets {
+                Some(sockets) => Some(sockets.stop().await),
+                None => None,
+            };
             // Under faults it may well fail; what was acknowledged must be there all the same.
-            let _ = node.close().await;
+            *lock(&place) = node.close().await.is_ok();
+            if let Some(mesh) = mesh {
+                mesh.end().await;
+            }
         });
         match self.sim.run_until_within(OPEN_LIMIT, closing) {
             Some(_) => self.stage.probe("closed gracefully"),
@@ -231,6 +279,7 @@ impl Fleet {
             }
         }
         self.kill(at);
+        *lock(&closed)
     }
 
     /// A node that takes rows loses its power at the moment at which the new state takes the place
@@ -269,13 +318,16 @@ impl Fleet {
         match self.orders.faults.draw(&mut self.random) {
             Fault::Crash => self.crash(at),
             Fault::Kill => self.kill(at),
-            Fault::Close => self.close(at),
+            Fault::Close => _ = self.close(at),
             Fault::Blackout => {
                 self.stage.probe("all machines without power");
                 (0..self.machines.len()).for_each(|at| self.crash(at));
             }
             Fault::IsolateLeader => self.isolate(at),
             Fault::OneWay => self.cut_one_way(at),
+            Fault::BadLinks | Fault::Network if self.orders.link.is_network() => {
+                self.disturb_network(at);
+            }
             Fault::BadLinks | Fault::Network => {
                 self.stage.probe("links bad");
                 let late = Duration::from_micros(self.random.below(60_000));
@@ -289,6 +341,7 @@ impl Fleet {
                 self.sim.drift(&self.machines[at].env, parts);
             }
             Fault::Wipe => self.wipe(at)?,
+            Fault::BitFlip => self.flip_a_bit(at)?,
             Fault::Join => self.join()?,
             Fault::Leave => self.leave(at),
             Fault::Upgrade => self.upgrade(at)?,
@@ -310,7 +363,7 @@ impl Fleet {
         if self.random.chance(0.5) {
             self.crash_at_the_change();
         }
-        self.look();
+        self.look()?;
         self.revive()?;
         if self.random.chance(0.3) {
             self.calm();
@@ -405,19 +458,18 @@ impl Fleet {
     /// Clients still reach it.
     fn isolate(&mut self, at: usize) {
         self.stage.probe("leader isolated");
-        let id = self.machines[at].id;
-        for other in self.wires.members() {
-            self.wires.cut(id, other);
-            self.wires.cut(other, id);
+        for other in (0..self.machines.len()).filter(|other| *other != at) {
+            self.cut(at, other);
+            self.cut(other, at);
         }
     }
 
     fn cut_one_way(&mut self, at: usize) {
         self.stage.probe("one direction cut");
-        let (id, speaks) = (self.machines[at].id, self.random.chance(0.5));
-        for other in self.wires.members() {
+        let speaks = self.random.chance(0.5);
+        for other in (0..self.machines.len()).filter(|other| *other != at) {
             if self.random.chance(0.7) {
-                if speaks { self.wires.cut(other, id) } else { self.wires.cut(id, other) }
+                if speaks { self.cut(other, at) } else { self.cut(at, other) }
             }
         }
     }
@@ -438,8 +490,9 @@ impl Fleet {
         self.machines.iter().filter_map(|machine| self.wires.node(machine.id)).collect()
     }
 
-    fn look(&self) {
+    fn look(&self) -> Played {
         self.nodes().iter().for_each(|node| node.check_invariants());
+        self.violation().map_or(Ok(()), |what| Err(what.into()))
     }
 
     /// Nodes that are down, or have failed, begin anew.
@@ -451,10 +504,14 @@ impl Fleet {
             }
             let node = self.wires.node(self.machines[at].id);
             if let Some(error) = node.as_ref().and_then(|node| node.failure()).map(Error::from) {
+                self.kill(at);
+                if self.machines[at].damage.is_done() && !is_excused(&error) {
+                    self.judge(at, &error)?;
+                    continue;
+                }
                 if !is_excused(&error) {
                     return Err(format!("node {} failed: {error}", self.machines[at].id).into());
                 }
-                self.kill(at);
                 self.open(at)?;
             } else if node.is_none() && self.random.chance(0.8) {
                 self.open(at)?;
@@ -465,7 +522,7 @@ impl Fleet {
 
     /// Nothing goes wrong any more, until something does.
     pub fn calm(&mut self) {
-        self.wires.heal();
+        self.heal_network();
         for machine in self.machines.iter().map(|machine| &machine.env).chain([&self.beside]) {
             self.sim.set_faults(machine, FaultPlan::default());
         }
@@ -521,6 +578,10 @@ impl Fleet {
             self.revive()?;
             compared = self.compare();
         }
+        if let Some(Err(error)) = &compared {
+            self.judge_comparison(error)?;
+            compared = self.compare();
+        }
         let all = compared.ok_or("the nodes could not be compared in time".to_string())?;
         let all = all.map_err(|error| format!("the nodes could not be compared: {error}"))?;
         let (first_id, first) = &all[0];
@@ -537,25 +598,53 @@ impl Fleet {
                 );
             }
         }
-        self.look();
+        self.look()?;
         for at in 0..self.machines.len() {
             self.close(at);
             let id = self.machines[at].id;
-            let env = self.machines[at].env.clone();
-            let report = self.sim.run_until(check_with(&env, Path::new(DIR), &keys_of(0)));
-            let report = report.map_err(|error| format!("node {id} can't be checked: {error}"))?;
-            if let Some(problem) = report.problems.first() {
-                return Err(format!("node {id}: {problem}").into());
-            }
+            let machine = &self.machines[at];
+            let inspected = machine.damage.inspect(&self.sim, &machine.env);
+            inspected.map_err(|what| format!("node {id}: {what}"))?;
         }
         Ok(())
     }
 }
 
 impl Machine {
-    fn new(sim: &Simulation, at: usize, id: NodeId, spoken: Spoken) -> Self {
+    fn new(sim: &Simulation, at: usize, id: NodeId, spoken: Spoken, link: Link) -> Self {
         let env = sim.process(&format!("node-{}", at + 1));
-        Self { env, id, address: format!("10.0.0.{at}:4500"), spoken }
+        let between = sockets::between(sim, &env, link);
+        let address = match &between {
+            Some(between) => between.address,
+            None => sockets::address(sim, &env),
+        };
+        let (address, damage) = (address.to_string(), Damage::default());
+        Self { env, between, id, address, spoken, damage }
+    }
+}
+
+/// What a node speaks over.
+enum Way {
+    Wires(Wire),
+    Sockets(sockets::Plan),
+}
+
+impl Way {
+    async fn open(
+        self,
+        machine: &Env,
+        config: NodeConfig,
+    ) -> plinth_types::Result<(Arc<Host>, Option<Sockets>)> {
+        match self {
+            Self::Sockets(plan) => {
+                let (host, sockets) = Sockets::open(machine, config, plan).await?;
+                Ok((host, Some(sockets)))
+            }
+            Self::Wires(wire) => {
+                let host = Host::open(machine, Path::new(DIR), config, Arc::new(wire)).await;
+                Ok((host.map_err(|error| Error::from(&error))?, None))
+            }
+        }
     }
 }
 

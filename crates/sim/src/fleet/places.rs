@@ -36,8 +36,11 @@ impl Fleet {
 
     /// Whether a disk may be lost: all nodes are there, and all say the same of who votes, all of
     /// whom are there and none of whom is to have no vote: three at least, or two if it is that of
-    /// another one, which may be given a vote at this moment.
-    fn may_lose(&self, id: NodeId) -> bool {
+    /// another one, which may be given a vote at this moment. And no bit of a disk is turned over.
+    pub(super) fn may_lose(&self, id: NodeId) -> bool {
+        if self.is_damaged() {
+            return false;
+        }
         let known: Vec<_> = self.nodes().iter().filter_map(|node| node.membership()).collect();
         let Some(first) = known.first().filter(|_| known.len() == self.machines.len()) else {
             return false;
@@ -60,8 +63,15 @@ impl Fleet {
             return Ok(());
         }
         self.stage.probe("disk lost");
+        self.lose_disk(at)
+    }
+
+    /// The machine goes on with another disk.
+    pub(super) fn lose_disk(&mut self, at: usize) -> Played {
+        let id = self.machines[at].id;
         self.crash(at);
         self.empty(at);
+        self.forget_damage(at);
         self.wires.forget(id);
         self.machines[at].id = 0;
         self.disk_lost = Some(self.sim.now());
@@ -104,14 +114,14 @@ impl Fleet {
             return Ok(());
         }
         let at = self.machines.len();
-        self.machines.push(Machine::new(&self.sim, at, 0, Spoken::THIS));
+        self.machines.push(Machine::new(&self.sim, at, 0, Spoken::THIS, self.orders.link));
         self.come_back(at)
     }
 
     /// A member is to have no vote, or those that are to have none may have one again.
     pub(super) fn leave(&mut self, at: usize) {
         let Some(leader) = self.leader() else { return };
-        if self.disk_lost.is_some_and(|lost| self.sim.now() < lost + NOTICED) {
+        if self.is_damaged() || self.disk_lost.is_some_and(|lost| self.sim.now() < lost + NOTICED) {
             return;
         }
         let mut mutations = MutationList::new();

@@ -162,7 +162,12 @@ impl Router {
         for _ in 0..TRIES {
             match self.ask_one(id, &ask, what).await {
                 None => {}
-                Some(Err(error)) if is_elsewhere(&error, what == What::Commit) => last = error,
+                Some(Err(error)) if is_elsewhere(&error, what == What::Commit) => {
+                    // What is damaged there others have, and they are waited for.
+                    if error != Error::file_corrupt() {
+                        last = error;
+                    }
+                }
                 Some(result) => {
                     if to_leader && result.is_ok() {
                         self.leads(id);
@@ -231,6 +236,7 @@ fn is_elsewhere(error: &Error, is_commit: bool) -> bool {
         Error::broken_promise(),
         Error::connection_failed(),
         Error::io_error(),
+        Error::file_corrupt(),
         Error::future_version(),
         Error::internal_error(),
     ];

@@ -5,6 +5,7 @@
 //! that is stopped it waits in its queue. Everything random comes from the machine that sends, and
 //! so from the seed.
 
+use super::sockets::Sockets;
 use crate::link::Line;
 use crate::stage::lock;
 use plinth_env::Env;
@@ -35,6 +36,8 @@ impl Default for Weather {
 pub(super) struct Up {
     pub host: Arc<Host>,
     pub line: Arc<Line>,
+    /// If it speaks over sockets: then nothing goes over wires, and clients use no line.
+    pub sockets: Option<Sockets>,
     /// What its program speaks.
     pub spoken: Spoken,
 }
@@ -57,18 +60,30 @@ impl Wires {
         lock(&self.nodes).insert(id, up);
     }
 
-    /// Its process is dead, or about to be.
-    pub fn detach(&self, id: NodeId) {
+    /// Its process is dead, or about to be: what it had is to be let go of once it is.
+    #[must_use]
+    pub fn detach(&self, id: NodeId) -> Option<Up> {
         self.set_stopped(id, false);
         let gone = lock(&self.nodes).remove(&id);
-        if let Some(up) = gone {
+        if let Some(up) = &gone {
             up.line.cut();
         }
+        gone
+    }
+
+    /// What a node that is to close has of sockets.
+    pub fn take_sockets(&self, id: NodeId) -> Option<Sockets> {
+        lock(&self.nodes).get_mut(&id).and_then(|up| up.sockets.take())
+    }
+
+    /// `description:id` of the cluster file, as any server has it.
+    pub fn cluster(&self) -> Option<String> {
+        lock(&self.nodes).values().find_map(|up| up.sockets.as_ref()?.cluster())
     }
 
     /// It is no member any more.
     pub fn forget(&self, id: NodeId) {
-        self.detach(id);
+        drop(self.detach(id));
         lock(&self.members).remove(&id);
     }
 

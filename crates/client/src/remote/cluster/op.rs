@@ -50,6 +50,8 @@ struct State<T> {
     owing: u64,
     /// Servers that were asked, a bit each.
     tried: u64,
+    /// Servers that have what is asked for, and it is damaged: a bit each.
+    damaged: u64,
     /// When somebody was asked first.
     first: Option<Duration>,
     last: Option<Last>,
@@ -89,7 +91,9 @@ impl<T: Send + 'static> Op<T> {
                 });
             }
             let (promise, listeners) = (Some(promise), Vec::new());
-            let state = State { promise, owing: 0, tried: 0, first: None, last: None, listeners };
+            let (owing, tried, damaged) = (0, 0, 0);
+            let (first, last) = (None, None);
+            let state = State { promise, owing, tried, damaged, first, last, listeners };
             Self { whom, ask, state: Mutex::new(state), place: OnceLock::new() }
         })
     }
@@ -194,8 +198,9 @@ impl<T: Send + 'static> Op<T> {
         result: Result<T>,
     ) {
         let server = cluster.server(at);
-        let again =
-            result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(cluster, error));
+        let failure = result.as_ref().err();
+        let again = failure.is_some_and(|error| self.is_to_be_asked_again(cluster, at, error));
+        let is_damaged = failure.is_some_and(|error| *error == Error::file_corrupt());
         match &result {
             Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
             Err(error) if refusal::is_final(error) => server.lost(Some(error)),
@@ -212,6 +217,7 @@ impl<T: Send + 'static> Op<T> {
         }
         let mut state = self.state();
         state.owing &= !(1 << at);
+        state.damaged |= u64::from(is_damaged) << at;
         if again {
             // The steward looks for somebody else.
             drop(state);
@@ -231,13 +237,23 @@ impl<T: Send + 'static> Op<T> {
     }
 
     /// Whether an error says nothing about what was asked.
-    fn is_to_be_asked_again(&self, cluster: &Cluster, error: &Error) -> bool {
+    fn is_to_be_asked_again(&self, cluster: &Cluster, at: usize, error: &Error) -> bool {
         match (error.code(), self.whom) {
             // Not sent; sent to who doesn't lead; refused for good, by this one.
             (1006 | 1037 | 2100 | 2104 | 2107, _) => true,
             (_, Whom::LeaderOnce) => false,
             // Lost, or stopping.
             (1026 | 1043 | 1100, _) => true,
+            // Its disk doesn't give what is read, and those of others may.
+            (1510, Whom::Any | Whom::AnyForLong) => {
+                let tried = self.state().tried;
+                cluster.has_others(tried, true)
+            }
+            // What is read is damaged there. Others have rows of their own, and are waited for.
+            (1522, Whom::Any | Whom::AnyForLong) => {
+                let damaged = self.state().damaged | 1 << at;
+                cluster.has_others(damaged, false)
+            }
             // It lags, and others may not.
             (1009, Whom::Any) => self.state().tried.count_ones() == 1,
             (1009 | 2011, Whom::WhoeverHasIt) => {
@@ -260,17 +276,18 @@ impl<T: Send + 'static> Pending for Op<T> {
     }
 
     fn look(self: Arc<Self>, cluster: &Arc<Cluster>) {
-        let (owing, last, tried) = {
+        let (owing, last, tried, damaged) = {
             let state = self.state();
-            (state.owing, state.last.clone(), state.tried)
+            (state.owing, state.last.clone(), state.tried, state.damaged)
         };
         if owing == 0 {
             if let Some(refusal) = cluster.refusal() {
                 return self.fail(&refusal);
             }
-            // Those who failed may be asked again when nobody else is there.
-            let next =
-                cluster.choose(self.whom(), tried).or_else(|| cluster.choose(self.whom(), 0));
+            // Those who failed may be asked again when nobody else is there; where it is damaged it
+            // stays so.
+            let next = cluster.choose(self.whom(), tried);
+            let next = next.or_else(|| cluster.choose(self.whom(), damaged));
             if let Some(at) = next {
                 self.dispatch(cluster, at);
             }

@@ -1,7 +1,7 @@
 //! The simulated network: listeners, connections, and what stands between two machines.
 //!
 //! A connection is two ends; what one end writes lies in the other's inbox with the time at which
-//! it arrives, in order. While the way from one machine to the other is blocked (a partition, or a
+//! it arrives, in order. While the way from one machine to the other is blocked (a cut, or a
 //! clog that ends by itself) nothing arrives, and nothing is lost either: that is what TCP makes of
 //! it. A connection breaks when a process dies, when the plan or a test says so, or when an end is
 //! dropped.
@@ -133,8 +133,8 @@ pub(crate) struct Network {
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
     next_port: u16,
-    /// Pairs of machines between which nothing arrives, the lower first.
-    partitions: BTreeSet<(usize, usize)>,
+    /// Ways (from, to) on which nothing arrives.
+    cuts: BTreeSet<(usize, usize)>,
     /// Ways (from, to) on which nothing arrives before a time.
     clogs: BTreeMap<(usize, usize), Duration>,
 }
@@ -161,7 +161,7 @@ impl Network {
             connections: BTreeMap::new(),
             next_connection: 0,
             next_port: 32_768,
-            partitions: BTreeSet::new(),
+            cuts: BTreeSet::new(),
             clogs: BTreeMap::new(),
         }
     }
@@ -266,10 +266,10 @@ impl Network {
         Some(if end.side == 0 { (one, two) } else { (two, one) })
     }
 
-    /// When something that is due at `at` gets from one machine to the other; `None` while they are
-    /// parted.
+    /// When something that is due at `at` gets from one machine to the other; `None` while that way
+    /// is cut.
     fn passes(&self, from: usize, to: usize, at: Duration) -> Option<Duration> {
-        if self.partitions.contains(&pair(from, to)) {
+        if self.cuts.contains(&(from, to)) {
             return None;
         }
         Some(self.clogs.get(&(from, to)).map_or(at, |until| at.max(*until)))
@@ -436,13 +436,14 @@ impl Network {
             .collect()
     }
 
-    pub(crate) fn partition(&mut self, one: usize, two: usize) {
-        self.partitions.insert(pair(one, two));
+    pub(crate) fn cut(&mut self, from: usize, to: usize) {
+        self.cuts.insert((from, to));
     }
 
-    /// Ends a partition or clog. Those who waited because of it are woken.
+    /// Ends a cut or clog. Those who waited because of it are woken.
     pub(crate) fn heal(&mut self, one: usize, two: usize) -> Wakers {
-        self.partitions.remove(&pair(one, two));
+        self.cuts.remove(&(one, two));
+        self.cuts.remove(&(two, one));
         self.clogs.remove(&(one, two));
         self.clogs.remove(&(two, one));
         let mut wakers = Vec::new();
