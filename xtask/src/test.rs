@@ -6,9 +6,9 @@
 //! installs what it needs, prints what cargo's tests print
 //! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that
 //! says why when it can't run on this machine. Those that any database will do for run a second
-//! time, against a server; what depends on the engine once more with `ssd`. Last come, by the same rules, the suite of the alert rules, that of
-//! backups to an object store, the console's, in a browser, the examples, packages, and that of
-//! programs which send time series and read them.
+//! time, against a server; what depends on the engine once more with `ssd`. Last come, by the same
+//! rules, the suite of the alert rules, that of backups to an object store, the console's, in a
+//! browser, the examples, packages, and that of programs which send time series and read them.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as
 //! one failed test, so that the sum never looks better than the run was. The last lines name the

@@ -1,6 +1,6 @@
 //! The page and the pictures of a report: what they have to show, and that they are well-formed.
 //!
-//! Why it matters: the figures stand beside those that FoundationDB publishes, and a curve that went
+//! Why it matters: the figures stand beside those that FoundationDB publishes, and a curve that is
 //! missing, a published figure that stands nowhere or an axis without a unit is seen by nobody who
 //! doesn't look for it. So the workloads of its pages run for an instant, and what is drawn is
 //! compared with a list written down from those pages, not from our constants. None of the measured

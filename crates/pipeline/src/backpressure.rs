@@ -95,7 +95,7 @@ fn ask(replica: &Replica, disk: Level) -> Verdict {
     }
 }
 
-/// Why a commit that writes rows would be refused at this moment, or would wait for nobody knows how
+/// Why a commit that writes rows would be refused at this moment, or would wait for who knows how
 /// long, if it would.
 pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, NodeError)> {
     match ask(replica, replica.space.level()) {

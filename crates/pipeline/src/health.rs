@@ -1,5 +1,8 @@
 //! Whether a node still takes commits, and why not; which it refused; and whether reads have met
-//! with damage.
+//! with damage, or the disk answers nothing.
+//!
+//! What happens again and again is told when it begins and when it is over, which somebody has to
+//! look for now and then. A failure is for ever: the first cause counts.
 
 use crate::batch_lock::lock;
 use crate::failure::NodeError;

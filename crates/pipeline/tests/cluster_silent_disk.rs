@@ -1,4 +1,5 @@
-//! A follower whose disk hangs: it says so, nobody waits for it, and it heals when the disk answers.
+//! A follower whose disk hangs: it says so, nobody waits for it, and it heals when the disk
+//! answers.
 
 #[path = "common/heard.rs"]
 mod heard;

@@ -1,5 +1,5 @@
-//! From what goes wrong on a disk, or hangs there, to everybody who looks: a probe, a monitoring program, the
-//! console, `status` and `top` (which show the same document), and the log.
+//! From what goes wrong on a disk, or hangs there, to everybody who looks: a probe, a monitoring
+//! program, the console, `status` and `top` (which show the same document), and the log.
 //!
 //! Why it matters: a database is trusted for what it says when it is unwell. Each cause is made on
 //! the disk of a simulated machine, beneath a server that runs, and each place is asked over its
