@@ -1,7 +1,8 @@
 # For each suite's `run` to read in, from the root of the repository: which library is tested, and where to install.
 #   PLINTH_LIBRARY  directory of a libfdb_c.so and a program `plinth` that are built already; else they are built
-#   PLINTH_TARGET   the database that suites open: a directory, a cluster file (:memory:), or `server`: one is started; or
-#                   `cluster`: three are, as one database
+#   PLINTH_TARGET   the database that suites open: a directory, a cluster file (:memory:), or `new`: a new directory; or
+#                   `server`: one is started; or `cluster`: three are, as one database
+#   PLINTH_ENGINE   the engine of `new` or of `server` (memory)
 #   PLINTH_KILL_SECONDS  of a cluster one server after the other is killed so often, and started again; what runs in no loop of
 #                   retries then meets with 1021
 # A suite that can't run on this machine says why in its last line and ends with status 77.
@@ -26,11 +27,18 @@ LD_LIBRARY_PATH=$PLINTH_LIBRARY${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 DYLD_LIBRARY_PATH=$PLINTH_LIBRARY
 PLINTH_TARGET=${PLINTH_TARGET:-:memory:}
 
+if [ "$PLINTH_TARGET" = new ]; then
+    served=$(mktemp -d "${TMPDIR:-/tmp}/plinth-new-XXXXXX")
+    trap 'rm -rf "$served"' EXIT
+    trap 'exit 1' INT TERM
+    PLINTH_TARGET="$served/data?engine=${PLINTH_ENGINE:-memory}"
+fi
 # A server of a new database on a free port, which ends with the suite: so no suite may `exec` in this shell's place.
 if [ "$PLINTH_TARGET" = server ]; then
     served=$(mktemp -d "${TMPDIR:-/tmp}/plinth-served-XXXXXX")
     mkfifo "$served/ready"
-    "$PLINTH_LIBRARY/plinth" server --listen 127.0.0.1:0 --dir "$served/data" --cluster-file "$served/fdb.cluster" >"$served/ready" &
+    "$PLINTH_LIBRARY/plinth" server --engine "${PLINTH_ENGINE:-memory}" --listen 127.0.0.1:0 --dir "$served/data" \
+        --cluster-file "$served/fdb.cluster" >"$served/ready" &
     server=$!
     trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$served"' EXIT
     trap 'exit 1' INT TERM

@@ -6,9 +6,9 @@
 //! installs what it needs, prints what cargo's tests print
 //! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that
 //! says why when it can't run on this machine. Those that any database will do for run a second
-//! time, against a server. Last come, by the same rules, the suite of the alert rules, that of
-//! backups to an object store, the console's, in a browser, the examples, packages, and that of
-//! programs which send time series and read them.
+//! time, against a server; what depends on the engine once more with `ssd`. Last come, by the same
+//! rules, the suite of the alert rules, that of backups to an object store, the console's, in a
+//! browser, the examples, packages, and that of programs which send time series and read them.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as
 //! one failed test, so that the sum never looks better than the run was. The last lines name the
@@ -28,6 +28,14 @@ const ON_A_SERVER: [&str; 7] = ["go", "java", "node", "openland", "python", "rec
 
 /// Variables of the environment, and their values.
 type Settings = &'static [(&'static str, &'static str)];
+
+/// What of the binding suites runs with the engine `ssd` besides, in a directory and on a server,
+/// with which settings.
+const WITH_SSD: [(&str, &str, Settings); 3] = [
+    ("python", "pinned", &[("PLINTH_FDB_PYTHON", "8.0.0")]),
+    ("java", "pinned", &[("PLINTH_FDB_JAVA", "7.4.1")]),
+    ("go", "Pinned", &[]),
+];
 
 /// Binding suites that run on a cluster of three servers besides: what of them, with which
 /// settings. While servers are killed each test is in a loop of retries.
@@ -167,6 +175,15 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
             run_suite(&mut tally, &name, &skips, false)?;
             if ON_A_SERVER.contains(&name.as_str()) {
                 run_suite(&mut tally, &name, &skips, true)?;
+            }
+        }
+        for (name, only, settings) in WITH_SSD {
+            for (target, place) in [("new", "in a directory"), ("server", "on a server")] {
+                let label = format!("bindings/{name}, ssd {place}");
+                let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
+                command.arg(only).env("PLINTH_TARGET", target).env("PLINTH_ENGINE", "ssd");
+                command.envs(settings.iter().copied());
+                run_program(&mut tally, name, &label, command, &skips)?;
             }
         }
         for (name, only, settings) in ON_A_CLUSTER {

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::World;
 use crate::failure::{IoError, IoErrorKind, IoResult, short_read};
@@ -14,25 +15,43 @@ use crate::open::Open;
 use crate::real::files::{RealFile, RealFiles};
 use crate::real::locks::RealLock;
 use crate::simulated::files::{SimulatedFile, SimulatedLock};
+use crate::under_way::{Calls, Silence, UnderWay};
 
 /// The files that an environment reaches.
 pub struct Files {
     world: World,
     /// Whether what is made is its owner's alone.
     is_private: bool,
+    calls: Arc<Calls>,
 }
 
 impl Files {
     pub(crate) fn new(world: World) -> Self {
-        Self { world, is_private: false }
+        let calls = Calls::new(world.clone());
+        Self { world, is_private: false, calls }
     }
 
-    pub(crate) fn private(world: World) -> Self {
-        Self { world, is_private: true }
+    /// The same files, but those that are made through these are their owner's alone.
+    pub(crate) fn private(&self) -> Self {
+        Self { world: self.world.clone(), is_private: true, calls: self.calls.clone() }
+    }
+
+    /// The call that has been under way for longest of those that change files and that
+    /// `concerns` says true of, given its name and its path. `None` if the disk has answered all.
+    /// Calls are: `write`, `sync`, `allocate`, `set length of`, `rename`, `remove`,
+    /// `remove directory`, `create directory`, `sync directory`, and `open` of a file that is
+    /// written.
+    pub fn silence(&self, concerns: impl Fn(&'static str, &Path) -> bool) -> Option<Silence> {
+        self.calls.longest(concerns)
+    }
+
+    fn under_way(&self, operation: &'static str, path: &Path) -> UnderWay {
+        self.calls.begin(operation, path.into())
     }
 
     /// Makes a directory and those above it, durably. No error if it exists.
     pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> IoResult<()> {
+        let _under_way = self.under_way("create directory", path.as_ref());
         match &self.world {
             World::Real(_) => RealFiles::create_dir_all(path.as_ref(), self.is_private),
             World::Simulated(host) => host.create_dir_all(path.as_ref()).await,
@@ -45,18 +64,18 @@ impl Files {
     /// `NotFound`; `NotReadable` or `NotWritable` without permission; `DiskFull`; `Failed` for
     /// everything else.
     pub async fn open(&self, path: impl AsRef<Path>, open: Open) -> IoResult<File> {
-        match &self.world {
-            World::Real(_) => Ok(File {
-                kind: FileKind::Real(RealFiles::open(path.as_ref(), open, self.is_private)?),
-            }),
-            World::Simulated(host) => {
-                Ok(File { kind: FileKind::Simulated(host.open(path.as_ref(), open).await?) })
-            }
-        }
+        let path: Arc<Path> = path.as_ref().into();
+        let _under_way = open.writes().then(|| self.calls.begin("open", path.clone()));
+        let kind = match &self.world {
+            World::Real(_) => FileKind::Real(RealFiles::open(&path, open, self.is_private)?),
+            World::Simulated(host) => FileKind::Simulated(host.open(&path, open).await?),
+        };
+        Ok(File { kind, noted: Arc::new(Noted { calls: self.calls.clone(), path }) })
     }
 
     /// Removes a file. Those who have it open go on using it.
     pub async fn remove(&self, path: impl AsRef<Path>) -> IoResult<()> {
+        let _under_way = self.under_way("remove", path.as_ref());
         match &self.world {
             World::Real(_) => RealFiles::remove(path.as_ref()),
             World::Simulated(host) => host.remove(path.as_ref()).await,
@@ -65,6 +84,7 @@ impl Files {
 
     /// Removes a directory with all that is in it. No error if it doesn't exist.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> IoResult<()> {
+        let _under_way = self.under_way("remove directory", path.as_ref());
         match &self.world {
             World::Real(_) => RealFiles::remove_dir_all(path.as_ref()),
             World::Simulated(host) => host.remove_dir_all(path.as_ref()).await,
@@ -73,6 +93,7 @@ impl Files {
 
     /// Removes a directory that has nothing in it. Gives false where it has, or there is none.
     pub async fn remove_dir_if_empty(&self, path: impl AsRef<Path>) -> IoResult<bool> {
+        let _under_way = self.under_way("remove directory", path.as_ref());
         match &self.world {
             World::Real(_) => RealFiles::remove_dir_if_empty(path.as_ref()),
             World::Simulated(host) => host.remove_dir_if_empty(path.as_ref()).await,
@@ -81,6 +102,7 @@ impl Files {
 
     /// Gives a file another name in one step, replacing what had that name.
     pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> IoResult<()> {
+        let _under_way = self.under_way("rename", from.as_ref());
         match &self.world {
             World::Real(_) => RealFiles::rename(from.as_ref(), to.as_ref()),
             World::Simulated(host) => host.rename(from.as_ref(), to.as_ref()).await,
@@ -105,6 +127,7 @@ impl Files {
 
     /// Makes the entries of a directory durable: files made, renamed and removed in it.
     pub async fn sync_dir(&self, dir: impl AsRef<Path>) -> IoResult<()> {
+        let _under_way = self.under_way("sync directory", dir.as_ref());
         match &self.world {
             World::Real(_) => RealFiles::sync_dir(dir.as_ref()),
             World::Simulated(host) => host.sync_dir(dir.as_ref()).await,
@@ -249,6 +272,13 @@ impl fmt::Debug for Files {
 #[derive(Clone)]
 pub struct File {
     kind: FileKind,
+    noted: Arc<Noted>,
+}
+
+/// Where an open file's calls are noted, and by which name.
+struct Noted {
+    calls: Arc<Calls>,
+    path: Arc<Path>,
 }
 
 #[derive(Clone)]
@@ -285,6 +315,7 @@ impl File {
     /// Writes all of `bytes` at `offset`, making the file longer where needed. On an error, any
     /// part of them may have been written.
     pub async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> IoResult<()> {
+        let _under_way = self.under_way("write");
         match &self.kind {
             FileKind::Real(file) => file.write_all_at(offset, bytes),
             FileKind::Simulated(file) => file.write_all_at(offset, bytes).await,
@@ -296,6 +327,7 @@ impl File {
     /// After an error nothing is known about any write since the last success, and a later success
     /// says nothing about them either.
     pub async fn sync_data(&self) -> IoResult<()> {
+        let _under_way = self.under_way("sync");
         match &self.kind {
             FileKind::Real(file) => file.sync_data(),
             FileKind::Simulated(file) => file.sync().await,
@@ -305,6 +337,7 @@ impl File {
     /// Makes everything about the file durable (`fsync`). Its name is its directory's matter.
     /// For errors see [`File::sync_data`].
     pub async fn sync_all(&self) -> IoResult<()> {
+        let _under_way = self.under_way("sync");
         match &self.kind {
             FileKind::Real(file) => file.sync_all(),
             FileKind::Simulated(file) => file.sync().await,
@@ -321,6 +354,7 @@ impl File {
 
     /// Cuts the file or makes it longer; what is added reads as zeros and takes no room yet.
     pub async fn set_len(&self, len: u64) -> IoResult<()> {
+        let _under_way = self.under_way("set length of");
         match &self.kind {
             FileKind::Real(file) => file.set_len(len),
             FileKind::Simulated(file) => file.set_len(len).await,
@@ -333,6 +367,7 @@ impl File {
     pub async fn allocate(&self, len: u64) -> IoResult<()> {
         const ZEROS: &[u8] = &[0; 256 * 1024];
         if let FileKind::Simulated(file) = &self.kind {
+            let _under_way = self.under_way("allocate");
             return file.allocate(len).await;
         }
         let mut at = self.len().await?;
@@ -356,10 +391,11 @@ impl File {
 
     /// The name it was opened by.
     pub fn path(&self) -> &Path {
-        match &self.kind {
-            FileKind::Real(file) => file.path(),
-            FileKind::Simulated(file) => file.path(),
-        }
+        &self.noted.path
+    }
+
+    fn under_way(&self, operation: &'static str) -> UnderWay {
+        self.noted.calls.begin(operation, self.noted.path.clone())
     }
 }
 

@@ -58,6 +58,7 @@ mod streams;
 pub mod sync;
 mod task;
 mod time;
+mod under_way;
 
 use std::fmt;
 use std::future::Future;
@@ -81,6 +82,7 @@ pub use streams::{say, tell};
 pub use sync::Signal;
 pub use task::{Task, TaskFailed};
 pub use time::{Sleep, Timer};
+pub use under_way::Silence;
 
 use real::timers::{RealSleep, RealTimer};
 use real::world::RealWorld;
@@ -107,6 +109,15 @@ pub(crate) enum World {
     Simulated(Arc<Host>),
 }
 
+impl World {
+    fn now(&self) -> Duration {
+        match self {
+            Self::Real(world) => world.now(),
+            Self::Simulated(host) => host.now(),
+        }
+    }
+}
+
 impl Env {
     /// The operating system. Its clock ([`Env::now`]) begins now.
     pub fn real() -> Self {
@@ -122,7 +133,7 @@ impl Env {
     #[must_use]
     pub fn keeping_private(&self) -> Self {
         let world = &self.inner.world;
-        Self::with_files(world.clone(), Files::private(world.clone()))
+        Self::with_files(world.clone(), self.inner.files.private())
     }
 
     fn with_files(world: World, files: Files) -> Self {
@@ -132,10 +143,7 @@ impl Env {
 
     /// The time since the environment began. Never goes backwards.
     pub fn now(&self) -> Duration {
-        match &self.inner.world {
-            World::Real(world) => world.now(),
-            World::Simulated(host) => host.now(),
-        }
+        self.inner.world.now()
     }
 
     /// The time since 1970-01-01 00:00 UTC, as the system believes; may jump in both directions.

@@ -104,5 +104,6 @@ pub use plinth_format::{Corruption, Identity};
 pub use position::{Position, Progress};
 pub use reader::Reader;
 pub use replica::{EntryReader, ReplicaLog};
+pub use segment::is_segment;
 pub use syncer::Syncer;
 pub use view::LocalView;

@@ -64,6 +64,13 @@ pub(crate) fn segment_path(dir: &Path, serial: u64) -> PathBuf {
     dir.join(format!("segment-{serial:016x}.log"))
 }
 
+/// Whether a file in a log's directory has this name because it is a segment, to which records are
+/// appended: not one that is yet to become one.
+pub fn is_segment(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| serial_in(name, "segment-").is_some())
+}
+
 pub(crate) fn spare_path(dir: &Path, serial: u64) -> PathBuf {
     dir.join(format!("spare-{serial:016x}.log"))
 }

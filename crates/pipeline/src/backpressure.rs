@@ -13,7 +13,8 @@
 //! | memory for rows is full (`memory`) | | those that write rows |
 //! | the disk is full | while room is being made | those that write rows |
 //! | the window is full | while versions leave it | |
-//! | tables can't be written, and the window is full (`ssd`) | | all |
+//! | tables can't be written, or the disk doesn't answer, and the window is full (`ssd`) | | all |
+//! | the disk doesn't answer what the log waits for | they wait for it, and that is told | |
 //!
 //! Those that only clear, and those that write the system's keys, by which operators help
 //! themselves, are taken in all cases in which room is what lacks. How fast transactions *begin* is
@@ -88,13 +89,14 @@ fn ask(replica: &Replica, disk: Level) -> Verdict {
     if replica.storage.fullness() < 1.0 {
         return Verdict::Go;
     }
-    match replica.storage.trouble() {
-        Some(error) => Verdict::Refused { cause: Cause::Tables, error: error.into(), all: true },
+    match replica.tables_trouble() {
+        Some(error) => Verdict::Refused { cause: Cause::Tables, error, all: true },
         None => Verdict::Slower(Cause::Window),
     }
 }
 
-/// Why a commit that writes rows would be refused at this moment, if it would.
+/// Why a commit that writes rows would be refused at this moment, or would wait for who knows how
+/// long, if it would.
 pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, NodeError)> {
     match ask(replica, replica.space.level()) {
         Verdict::Refused { cause, error, .. } => Some((cause, error)),
@@ -103,8 +105,16 @@ pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, NodeError)> {
         {
             Some((Cause::Disk, replica.space.refusal()))
         }
-        Verdict::Go | Verdict::Slower(_) => leaderless(replica),
+        Verdict::Go | Verdict::Slower(_) => silent(replica).or_else(|| leaderless(replica)),
     }
+}
+
+/// A disk that doesn't answer what commits wait for. They wait elsewhere while another node leads.
+fn silent(replica: &Replica) -> Option<(Cause, NodeError)> {
+    if replica.health.follows() {
+        return None;
+    }
+    replica.log_silence().map(|error| (Cause::Silent, error))
 }
 
 /// A member that has heard of no leader for a while: whoever asks it waits, as for as long as there

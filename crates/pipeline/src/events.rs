@@ -243,6 +243,16 @@ pub(crate) fn tables_go_on(over: &Over) {
     tracing::info!(seconds = over.lasted.as_secs_f64(), "tables are written and merged again");
 }
 
+/// The disk doesn't answer what the log, or a checkpoint, waits for: the first of a burst.
+pub(crate) fn disk_silent(error: &NodeError) {
+    tracing::warn!(code = error.code(), error = %error, "the disk does not answer");
+}
+
+/// It has for a while.
+pub(crate) fn disk_answers(over: &Over) {
+    tracing::info!(seconds = over.lasted.as_secs_f64(), "the disk answers again");
+}
+
 /// A checkpoint was written, after some could not be.
 pub(crate) fn checkpoints_go_on(failures: u64) {
     tracing::info!(failures, "checkpoints are written again");

@@ -293,10 +293,10 @@ fn space(text: &mut Text, shown: &Shown) {
         text.counter("plinth_damaged_blocks_total", help, times);
     }
     if tables.is_some() {
-        let failing = f64::from(u8::from(shown.replica.storage.trouble().is_some()));
+        let failing = f64::from(u8::from(shown.replica.tables_trouble().is_some()));
         text.gauge(
             "plinth_flush_failing",
-            "Whether flushes or merges fail at this moment.",
+            "Whether flushes or merges fail at this moment, or the disk doesn't answer them.",
             failing,
         );
     }
@@ -309,6 +309,10 @@ fn space(text: &mut Text, shown: &Shown) {
         text.gauge("plinth_disk_free_bytes", "Free space of the disk.", free as f64);
         let help = "Of that, what stays free for checkpoints, flushes and merges: rows are not taken below it.";
         text.gauge("plinth_disk_kept_bytes", help, kept as f64);
+        let help = "For how long the call lasts that the disk has not answered for longest, of those that \
+             change files of the database; 0: it has answered all.";
+        let seconds = shown.replica.silent_for().as_secs_f64();
+        text.gauge("plinth_disk_silent_seconds", help, seconds);
     }
     refusing(text, now);
     if let Some(log) = &shown.replica.log {

@@ -52,6 +52,8 @@ pub enum NodeError {
     Behind(Option<Arc<str>>),
     /// Another node has said nothing for long.
     Silent(Arc<str>),
+    /// The disk has not answered a call for long.
+    DiskSilent(Arc<str>),
     /// Another node is at that address.
     AddressTaken(Arc<str>),
     /// This node is no member of its cluster any more.
@@ -191,6 +193,7 @@ impl NodeError {
             Self::MemoryFull(what) => (Error::operation_failed(), what),
             Self::Behind(what) => (Error::process_behind(), what.as_deref().unwrap_or_default()),
             Self::Silent(what) => (Error::timed_out(), what),
+            Self::DiskSilent(what) => (Error::io_timeout(), what),
             Self::AddressTaken(what) => (Error::address_in_use(), what),
             Self::Gone(what) => (Error::version_invalid(), what),
             Self::Missing(what) => (Error::file_not_found(), what),

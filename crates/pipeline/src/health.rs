@@ -1,5 +1,8 @@
 //! Whether a node still takes commits, and why not; which it refused; and whether reads have met
-//! with damage.
+//! with damage, or the disk answers nothing.
+//!
+//! What happens again and again is told when it begins and when it is over, which somebody has to
+//! look for now and then. A failure is for ever: the first cause counts.
 
 use crate::batch_lock::lock;
 use crate::failure::NodeError;
@@ -20,8 +23,12 @@ pub(crate) struct Health {
     damage: Burst,
     /// Tables can't be written, or merged.
     tables: Burst,
+    /// The disk doesn't answer what the log, or a checkpoint, waits for.
+    silence: Burst,
     /// Since when a member hears of no leader.
     leaderless: Mutex<Option<Duration>>,
+    /// Whether a member hears of another one that leads.
+    follows: AtomicBool,
     /// The commits that weren't taken.
     pub refusals: Refusals,
 }
@@ -62,10 +69,25 @@ impl Health {
         first.is_some() || over.is_some()
     }
 
-    /// A member hears of a leader, or of none from now on.
-    pub fn set_leader(&self, is_known: bool, now: Duration) {
+    /// What the disk doesn't answer at this moment, if so; as [`Health::note_tables`].
+    pub fn note_silence(&self, silent: Option<NodeError>, now: Duration) -> bool {
+        let first = silent.filter(|_| self.silence.note(1, now));
+        let over = self.silence.over(now);
+        first.iter().for_each(crate::events::disk_silent);
+        over.iter().for_each(crate::events::disk_answers);
+        first.is_some() || over.is_some()
+    }
+
+    /// A member hears of a leader, which it may be itself, or of none from now on.
+    pub fn set_leader(&self, is_known: bool, is_another: bool, now: Duration) {
         let mut leaderless = lock(&self.leaderless);
         *leaderless = if is_known { None } else { leaderless.or(Some(now)) };
+        self.follows.store(is_known && is_another, Ordering::Relaxed);
+    }
+
+    /// Whether this is a member of a cluster in which another one leads.
+    pub fn follows(&self) -> bool {
+        self.follows.load(Ordering::Relaxed)
     }
 
     /// For how long it has heard of none, if so.

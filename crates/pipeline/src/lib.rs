@@ -77,6 +77,7 @@ mod replay;
 mod replica;
 mod sequencer;
 mod shown;
+mod silence;
 mod space;
 mod status;
 mod store;

@@ -25,19 +25,22 @@ pub(crate) enum Cause {
     /// The log can't be appended to, for another cause than a full disk: no file descriptors, a
     /// disk that fails.
     Log,
+    /// The disk doesn't answer what the log waits for, and commits wait with it.
+    Silent,
     /// A member hears of no leader: without a majority nothing commits, and no read version is
     /// proven.
     NoLeader,
 }
 
 impl Cause {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Failed,
         Self::Memory,
         Self::Disk,
         Self::Window,
         Self::Tables,
         Self::Log,
+        Self::Silent,
         Self::NoLeader,
     ];
 
@@ -50,6 +53,7 @@ impl Cause {
             Self::Window => "window_full",
             Self::Tables => "flush_failing",
             Self::Log => "log_failing",
+            Self::Silent => "disk_silent",
             Self::NoLeader => "no_leader",
         }
     }

@@ -189,7 +189,9 @@ impl Replica {
     pub fn note_trouble(&self) {
         let now = self.env.now();
         self.health.note_damage(self.damage(), now);
-        self.health.note_tables(self.storage.trouble().map(NodeError::from), now);
+        self.health.note_tables(self.tables_trouble(), now);
+        let silent = self.log_silence().or_else(|| self.checkpoint_silence());
+        self.health.note_silence(silent, now);
     }
 
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in

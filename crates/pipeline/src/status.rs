@@ -436,7 +436,7 @@ fn ssd(shown: &Shown, figures: &SsdFigures) -> Value {
         "flushed_runs": figures.flushed_runs,
         "pinned_snapshots": { "bytes": figures.pinned_bytes, "count": figures.pinned },
         "tables": figures.tables,
-        "trouble": shown.replica.storage.trouble().map(|error| error.to_string()),
+        "trouble": shown.replica.tables_trouble().map(|error| error.to_string()),
         "uncached_reads": figures.uncached_reads,
         "version": figures.version,
         "written_bytes": figures.written_bytes,

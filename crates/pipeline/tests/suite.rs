@@ -19,6 +19,8 @@ mod changes_cluster;
 mod cluster;
 #[path = "cluster_full_disk.rs"]
 mod cluster_full_disk;
+#[path = "cluster_silent_disk.rs"]
+mod cluster_silent_disk;
 #[path = "coming_back.rs"]
 mod coming_back;
 #[path = "creation.rs"]

@@ -1,5 +1,5 @@
-//! From what goes wrong on a disk to everybody who looks: a probe, a monitoring program, the
-//! console, `status` and `top` (which show the same document), and the log.
+//! From what goes wrong on a disk, or hangs there, to everybody who looks: a probe, a monitoring
+//! program, the console, `status` and `top` (which show the same document), and the log.
 //!
 //! Why it matters: a database is trusted for what it says when it is unwell. Each cause is made on
 //! the disk of a simulated machine, beneath a server that runs, and each place is asked over its
@@ -20,7 +20,7 @@ use plinth_types::{KeyRange, Result};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tracing::Level;
 
@@ -127,6 +127,24 @@ impl Place {
         self.sim.update_faults(&self.machine, change);
     }
 
+    /// The disk answers nothing that changes a file of this part of the database, or all.
+    fn silence(&self, part: Option<&str>) {
+        let dir = part.map(|part| PathBuf::from(format!("{DIR}/gen-1/{part}")));
+        self.faults(|plan| plan.silent = dir);
+    }
+
+    /// Begins to put a row; how that ends.
+    fn putting(&self, number: usize) -> Arc<OnceLock<Result<()>>> {
+        let tr = self.database().create_transaction();
+        tr.set(format!("row{number:05}"), [number as u8; ROW]);
+        let ended = Arc::new(OnceLock::new());
+        let ends = ended.clone();
+        drop(self.machine.spawn("client", async move {
+            let _is_first = ends.set(tr.commit().await);
+        }));
+        ended
+    }
+
     /// The files of a part of the database, by name.
     fn files(&self, part: &str) -> Vec<(PathBuf, u64)> {
         let within = format!("{DIR}/gen-1/{part}");
@@ -196,8 +214,13 @@ impl Told {
 
     /// Commits are refused for this cause.
     fn assert_refusing(&self, cause: &str) {
+        self.assert_taking_none(cause, "commits are refused: ");
+    }
+
+    /// The same, or they wait for it.
+    fn assert_taking_none(&self, cause: &str, words: &str) {
         assert_eq!((self.health.0, self.is_healthy), (503, false), "{:?}", self.messages);
-        assert!(self.health.1.starts_with("commits are refused: "), "{:?}", self.health);
+        assert!(self.health.1.starts_with(words), "{:?}", self.health);
         assert_eq!(self.measured("plinth_available"), 0.0);
         assert_eq!(self.measured(&format!("plinth_refusing{{cause=\"{cause}\"}}")), 1.0);
     }
@@ -383,4 +406,159 @@ fn a_disk_that_doesnt_sync_is_told_everywhere_and_nothing_is_taken_any_more() {
         });
         assert_eq!(count(&log, "database failed"), 1, "{engine:?}: {log:#?}");
     }
+}
+
+/// A log that waited for its disk said nothing to anybody: commits hung, and `/health` said
+/// `serving`.
+#[test]
+fn a_log_that_waits_for_its_disk_is_told_everywhere_until_the_disk_answers() {
+    for engine in ENGINES {
+        let place = Place::new(7, with_one_segment(engine));
+        place.put(0).unwrap();
+        place.run(5);
+        place.told().assert_well();
+        let ((), log) = heard(Level::INFO, || {
+            place.silence(Some("log"));
+            let waits = place.putting(1);
+            place.run(1);
+            place.told().assert_well();
+            place.run(5);
+            let told = place.told();
+            told.assert_taking_none(
+                "disk_silent",
+                "no commit is taken while the disk does not answer: ",
+            );
+            let words = told.message("disk_silent");
+            assert!(words.contains("log/segment-") && words.contains("not answered"), "{words}");
+            assert_eq!(told.lamp, ("refusing".to_owned(), words.to_owned()));
+            assert!(told.measured("plinth_disk_silent_seconds") >= 5.0);
+            assert!(place.get(0).is_ok(), "reads go on");
+            // Nobody knows how long: the same after a minute.
+            place.run(60);
+            place.told().assert_taking_none(
+                "disk_silent",
+                "no commit is taken while the disk does not answer: ",
+            );
+            assert_eq!(waits.get(), None, "nothing is acknowledged meanwhile, nothing given up");
+            place.silence(None);
+            place.run(1);
+            assert_eq!(waits.get(), Some(&Ok(())));
+            place.put(2).unwrap();
+            let told = place.told();
+            told.assert_well();
+            assert!(told.measured("plinth_disk_silent_seconds") < 1.0);
+            place.run(15);
+        });
+        assert_eq!(count(&log, "the disk does not answer"), 1, "{engine:?}: {log:#?}");
+        assert_eq!(count(&log, "the disk answers again"), 1, "{engine:?}: {log:#?}");
+        assert_eq!(count(&log, "database failed"), 0, "{engine:?}: {log:#?}");
+        place.get(1).unwrap();
+    }
+}
+
+/// The same where nobody commits: an idle node writes to its log all the same, and whoever comes
+/// next would wait.
+#[test]
+fn a_log_that_waits_for_its_disk_is_told_while_nobody_commits() {
+    let place = Place::new(8, with_one_segment(EngineKind::Memory));
+    place.put(0).unwrap();
+    place.silence(Some("log"));
+    place.run(120);
+    let told = place.told();
+    told.assert_taking_none("disk_silent", "no commit is taken while the disk does not answer: ");
+    place.silence(None);
+    place.run(5);
+    place.told().assert_well();
+}
+
+#[test]
+fn a_flush_that_waits_for_its_disk_is_told_everywhere_until_the_disk_answers() {
+    let place = Place::new(9, with_one_segment(EngineKind::Ssd));
+    (0..50).for_each(|number| place.put(number).unwrap());
+    place.run(5);
+    place.told().assert_well();
+    let ((), log) = heard(Level::INFO, || {
+        place.silence(Some("tables"));
+        (0..50).for_each(|number| place.put(number).unwrap());
+        place.run(5);
+        place.told().assert_well();
+        place.run(15);
+        let told = place.told();
+        told.assert_unwell("flush_failing");
+        let words = told.message("flush_failing");
+        assert!(words.contains("/tables/") && words.contains("not answered"), "{words}");
+        assert_eq!(told.measured("plinth_flush_failing"), 1.0);
+        assert!(told.measured("plinth_disk_silent_seconds") >= 15.0);
+        place.put(0).unwrap();
+        until_refused(&place);
+        let told = place.told();
+        told.assert_taking_none(
+            "flush_failing",
+            "no commit is taken while the disk does not answer: ",
+        );
+        assert_eq!(told.lamp, ("refusing".to_owned(), told.message("commits_refused").to_owned()));
+        assert!((0..50).all(|number| place.get(number).is_ok()), "reads go on");
+        place.silence(None);
+        place.run(30);
+        place.put(0).unwrap();
+        place.told().assert_well();
+    });
+    for what in [
+        "what is in memory can't be moved into tables",
+        "tables are written and merged again",
+        "commits are refused",
+        "commits are not refused any more",
+    ] {
+        assert_eq!(count(&log, what), 1, "{what}: {log:#?}");
+    }
+}
+
+/// Commits that met with a full window waited for the disk, as long as that took.
+#[test]
+fn a_commit_that_a_hanging_flush_leaves_no_room_for_is_refused() {
+    let place = Place::new(10, with_one_segment(EngineKind::Ssd));
+    place.silence(Some("tables"));
+    let began = place.machine.now();
+    let ends = |number| {
+        let putting = place.putting(number);
+        while putting.get().is_none() {
+            place.sim.run_for(Duration::from_millis(1));
+            let took = place.machine.now().saturating_sub(began);
+            assert!(took < Duration::from_secs(60), "row {number} waits for {took:?}");
+        }
+        putting.get().cloned().expect("it has ended")
+    };
+    let refused = (0..5000).find_map(|number| ends(number).err()).unwrap();
+    assert_eq!(refused.code(), 1521, "{refused}");
+    assert!(refused.to_string().contains("/tables/"), "{refused}");
+    place.silence(None);
+    place.run(30);
+    place.put(0).unwrap();
+    place.told().assert_well();
+}
+
+#[test]
+fn a_checkpoint_that_waits_for_its_disk_is_told_everywhere_until_the_disk_answers() {
+    let place = Place::new(11, with_one_segment(EngineKind::Memory));
+    place.told().assert_well();
+    let ((), log) = heard(Level::INFO, || {
+        place.silence(Some("checkpoint"));
+        for _ in 0..3 {
+            (0..200).for_each(|number| place.put(number).unwrap());
+        }
+        place.run(20);
+        let told = place.told();
+        told.assert_unwell("checkpoint_failing");
+        let words = told.message("checkpoint_failing");
+        assert!(words.contains("/checkpoint/") && words.contains("not answered"), "{words}");
+        place.put(0).unwrap();
+        place.silence(None);
+        place.run(12);
+        let told = place.told();
+        told.assert_well();
+        assert!(told.measured("plinth_checkpoints_total") >= 1.0);
+    });
+    assert_eq!(count(&log, "the disk does not answer"), 1, "{log:#?}");
+    assert_eq!(count(&log, "the disk answers again"), 1, "{log:#?}");
+    assert_eq!(count(&log, "database failed"), 0, "{log:#?}");
 }

@@ -2,6 +2,7 @@
 //! of random keys.
 
 use super::mix::{Mix, OPERATIONS};
+use super::over_time::{curve, in_slices};
 use super::{Group, Workload};
 use crate::clients::{Client, Work, drive};
 use crate::dataset::key;
@@ -28,7 +29,8 @@ fn adjacent(bench: &Bench) -> Result<Outcome> {
     let plan = |title| Plan { time: bench.settings.time / 2, ..bench.plan(title, CLIENTS, 1) };
     let random = Mix::new(0, OPERATIONS).drive(bench, &plan("adjacent-writes, random ones"))?;
     let scattered = blocks(bench, &plan("adjacent-writes, 140 random ones"), false)?;
-    let measured = blocks(bench, &plan("adjacent-writes"), true)?;
+    let (sliced, slice) = in_slices(plan("adjacent-writes"));
+    let measured = blocks(bench, &sliced, true)?;
     let title =
         format!("{} clients, blocks of {BLOCK} keys", words::grouped(measured.clients as u64));
     let unit = Unit::PerSecond("writes");
@@ -53,10 +55,17 @@ fn adjacent(bench: &Bench) -> Result<Outcome> {
         words::short(random.rate()),
         words::short(scattered.rate())
     );
+    let curve = curve(
+        format!("Writes of {BLOCK} adjacent keys, over time"),
+        "writes",
+        (&measured, slice),
+        &[("guide", figures::ADJACENT_WRITES)],
+    );
     let headline = Figure::new("writes/s", measured.rate(), unit, figures::ADJACENT_WRITES);
     let mut outcome = Outcome::new("adjacent-writes", title, headline, Some(measured));
     outcome.figures.extend(ratios);
     outcome.notes.push(note);
+    outcome.curves.push(curve);
     Ok(outcome)
 }
 

@@ -2,6 +2,7 @@
 //! need not.
 
 use super::mix::OPERATIONS;
+use super::over_time::{curve, in_slices};
 use super::{Group, Workload};
 use crate::clients::{Client, Work, drive};
 use crate::dataset::key;
@@ -26,12 +27,16 @@ const CLIENTS: usize = 100;
 const PART: u64 = 10;
 
 fn cached(bench: &Bench) -> Result<Outcome> {
-    let plan = bench.plan("cached-reads", CLIENTS, 2);
+    let (plan, slice) = in_slices(bench.plan("cached-reads", CLIENTS, 2));
     let measured = drive(bench, &plan, CachedReads)?;
     let title = format!("{} clients, 10 reads of a tenth", words::grouped(plan.clients as u64));
+    let published = [("guide", figures::CACHED_READS)];
+    let curve = curve("Cached reads, over time", "reads", (&measured, slice), &published);
     let headline =
         Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), figures::CACHED_READS);
-    Ok(Outcome::new("cached-reads", title, headline, Some(measured)))
+    let mut outcome = Outcome::new("cached-reads", title, headline, Some(measured));
+    outcome.curves.push(curve);
+    Ok(outcome)
 }
 
 /// Ten reads of the working set.

@@ -3,6 +3,7 @@
 //! for what they are.
 
 use super::mix::Mix;
+use super::over_time::{curve, in_slices};
 use super::{Group, Workload};
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Outcome};
@@ -48,15 +49,23 @@ fn run(
     mix: Mix,
     target: Target,
 ) -> Result<Outcome> {
-    let plan = bench.plan(name, CLIENTS, threads);
+    let (plan, slice) = in_slices(bench.plan(name, CLIENTS, threads));
     let measured = mix.drive(bench, &plan)?;
     let clients = words::grouped(plan.clients as u64);
-    let title = match (mix.reads, mix.writes) {
-        (reads, 0) => format!("{clients} clients, {reads} reads"),
-        (0, writes) => format!("{clients} clients, {writes} writes"),
-        (reads, _) => format!("{clients} clients, {reads} reads and a write"),
+    let (test, title) = match (mix.reads, mix.writes) {
+        (reads, 0) => ("read", format!("{clients} clients, {reads} reads")),
+        (0, writes) => ("write", format!("{clients} clients, {writes} writes")),
+        (reads, _) => ("90/10", format!("{clients} clients, {reads} reads and a write")),
     };
+    let curve = curve(
+        format!("12-machine {test} test, over time"),
+        things,
+        (&measured, slice),
+        &[("guide", target)],
+    );
     let headline =
         Figure::new(format!("{things}/s"), measured.rate(), Unit::PerSecond(things), target);
-    Ok(Outcome::new(name, title, headline, Some(measured)))
+    let mut outcome = Outcome::new(name, title, headline, Some(measured));
+    outcome.curves.push(curve);
+    Ok(outcome)
 }

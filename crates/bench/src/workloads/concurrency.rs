@@ -23,6 +23,8 @@ pub const CONCURRENCY: Workload = Workload {
 /// Transactions at once; the page's 200 operations are 20 of them.
 const STEPS: [usize; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 300];
 const AT_THE_PAGE: usize = 20;
+/// Transactions at once in the guide's test of the same mix.
+const GUIDE_CLIENTS: u64 = 100;
 /// Each step takes a part of the time.
 const PART: u32 = 4;
 
@@ -57,8 +59,13 @@ fn concurrency(bench: &Bench) -> Result<Outcome> {
     let outstanding = || Axis::logarithmic("operations outstanding", Unit::Count);
     let rate = Axis::linear("operations a second", Unit::PerSecond("operations"));
     let latency = Axis::logarithmic("mean time of a transaction", Unit::Seconds);
+    // Of the guide's 90/10 test, which is this one by a hundred clients.
+    let published = figures::mixed(&bench.engine).published.unwrap_or_default();
+    let at = (GUIDE_CLIENTS * OPERATIONS) as f64;
     outcome.curves = vec![
-        Curve::new("Throughput by concurrency, 90/10", outstanding(), rate).with("Plinth", rates),
+        Curve::new("Throughput by concurrency, 90/10", outstanding(), rate)
+            .with("Plinth", rates)
+            .beside_at("guide, 1 core", at, published),
         Curve::new("Latency by concurrency, 90/10", outstanding(), latency)
             .with("Plinth", latencies),
     ];

@@ -1,11 +1,11 @@
 //! The KPI page's random 90/10 and 50/50, on ten random keys a transaction, over time: the first
-//! burst, then what stays.
+//! burst, then what stays. How a rate went over time is shown in the same way for others.
 
 use super::mix::Mix;
 use super::{Group, Workload};
 use crate::curve::{Axis, Curve};
 use crate::figures::{self, Target};
-use crate::outcome::{Figure, Outcome};
+use crate::outcome::{Figure, Measurement, Outcome};
 use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
@@ -39,6 +39,8 @@ const CLIENTS: usize = 100;
 /// In times of what other workloads take.
 const TIMES: u32 = 6;
 const SLICES: usize = 60;
+/// Where the time is a sixth of that.
+const FEW_SLICES: usize = 20;
 /// The slices that are the burst; the second half is what stays.
 const BURST: usize = 6;
 
@@ -47,7 +49,7 @@ fn run(bench: &Bench, name: &'static str, mix: Mix, targets: [Target; 2]) -> Res
     let plan = Plan { time, slices: SLICES, ..bench.plan(name, CLIENTS, 1) };
     let measured = mix.drive(bench, &plan)?;
     let slice = time.as_secs_f64() / SLICES as f64;
-    let rates: Vec<f64> = measured.tally.slices.iter().map(|&count| count as f64 / slice).collect();
+    let rates = rates(&measured, slice);
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
     let (burst, steady) = (mean(&rates[..BURST]), mean(&rates[SLICES / 2..]));
     let clients = words::grouped(plan.clients as u64);
@@ -56,26 +58,53 @@ fn run(bench: &Bench, name: &'static str, mix: Mix, targets: [Target; 2]) -> Res
     let title = format!("{clients} clients, {} reads and {writes}", mix.reads);
     let unit = Unit::PerSecond("operations");
     let headline = Figure::new("operations/s, steady", steady, unit, targets[0]);
+    let (reads, writes) = (mix.reads * 10, mix.writes * 10);
+    let curve = curve(
+        format!("{reads}/{writes} on ten random keys, over time"),
+        "operations",
+        (&measured, slice),
+        &[("guide, steady", targets[0]), ("guide, burst", targets[1])],
+    );
     let mut outcome = Outcome::new(name, title, headline, Some(measured));
     outcome.figures.push(Figure::new("operations/s, first burst", burst, unit, targets[1]));
     outcome
         .details
         .push(("slices", json!({"seconds_each": slice, "operations_per_second": rates})));
-    let points =
-        rates.iter().enumerate().map(|(at, &rate)| ((at as f64 + 0.5) * slice, rate)).collect();
-    let (reads, writes) = (mix.reads * 10, mix.writes * 10);
-    let mut curve = Curve::new(
-        format!("{reads}/{writes} on ten random keys, over time"),
-        Axis::linear("time", Unit::Seconds),
-        Axis::linear("operations a second", unit),
-    )
-    .with("Plinth", points);
-    for (name, target) in [("steady", targets[0]), ("burst", targets[1])] {
-        if let Some(published) = target.published {
-            curve =
-                curve.beside(format!("guide, {name}, {} cores", target.published_cores), published);
-        }
-    }
     outcome.curves.push(curve);
     Ok(outcome)
+}
+
+/// The rate in each slice of time, of so many seconds.
+fn rates(measured: &Measurement, slice: f64) -> Vec<f64> {
+    measured.tally.slices.iter().map(|&count| count as f64 / slice).collect()
+}
+
+/// How many `things` a second there were over time, counted in slices of so many seconds, beside
+/// what the seeds publish.
+pub(super) fn curve(
+    title: impl Into<String>,
+    things: &'static str,
+    (measured, slice): (&Measurement, f64),
+    published: &[(&str, Target)],
+) -> Curve {
+    let rates = rates(measured, slice).into_iter().enumerate();
+    let points = rates.map(|(at, rate)| ((at as f64 + 0.5) * slice, rate)).collect();
+    let curve = Curve::new(
+        title,
+        Axis::linear("time", Unit::Seconds),
+        Axis::linear(format!("{things} a second"), Unit::PerSecond(things)),
+    );
+    let beside = |curve: Curve, (name, target): &(&str, Target)| match target.published {
+        Some(published) => {
+            curve.beside(format!("{name}, {} cores", target.published_cores), published)
+        }
+        None => curve,
+    };
+    published.iter().fold(curve.with("Plinth", points), beside)
+}
+
+/// A plan that counts in slices of time, and how many seconds each has.
+pub(super) fn in_slices(plan: Plan) -> (Plan, f64) {
+    let slice = plan.time.as_secs_f64() / FEW_SLICES as f64;
+    (Plan { slices: FEW_SLICES, ..plan }, slice)
 }

@@ -1,5 +1,6 @@
 //! What goes wrong on a simulated disk, and how often: [`FaultPlan`].
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The kinds of calls that have faults of their own.
@@ -54,6 +55,9 @@ pub struct FaultPlan {
     pub capacity: Option<u64>,
     /// The probability that reading finds a bit turned over, for good, in what it reads.
     pub flip_on_read: f64,
+    /// Calls that write, sync or change names in this directory or below it are not answered for as
+    /// long as it stands here; what they do, they do before or when they are.
+    pub silent: Option<PathBuf>,
     /// A planted bug for tests of tests: syncs say that they succeeded, and do nothing.
     pub skip_sync: bool,
 }
@@ -77,6 +81,7 @@ impl Default for FaultPlan {
             rename: CallFaults::within(micros(2), micros(50)),
             capacity: None,
             flip_on_read: 0.0,
+            silent: None,
             skip_sync: false,
         }
     }

@@ -17,6 +17,9 @@ use super::waits::SimulatedSleep;
 use crate::failure::{IoError, IoErrorKind, IoResult, file_error, lock_taken};
 use crate::open::Open;
 
+/// How often a call looks whether a disk that was silent answers.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// How one call goes.
 struct Course {
     takes: Duration,
@@ -65,6 +68,11 @@ struct About<'a> {
 }
 
 impl About<'_> {
+    /// Whether it changes a disk.
+    fn changes(&self) -> bool {
+        matches!(self.kind, CallKind::Write | CallKind::Sync | CallKind::Rename)
+    }
+
     fn failed(&self, error: io::Error) -> IoError {
         let writing = !matches!(self.kind, CallKind::Read | CallKind::Open);
         file_error(self.operation, self.path, error, writing)
@@ -115,6 +123,20 @@ impl Host {
         acted.map_err(|error| about.failed(error))
     }
 
+    /// Waits until a call has taken its time, and the disk answers it.
+    async fn answered(self: &Arc<Self>, mut wake_at: Duration, about: &About<'_>) {
+        loop {
+            SimulatedSleep::new(self.clone(), wake_at).await;
+            let core = &*self.universe.lock();
+            let plan = &core.processes[self.process].plan;
+            let silent = plan.silent.as_ref().filter(|_| about.changes());
+            if !silent.is_some_and(|silent| about.path.starts_with(silent)) {
+                return;
+            }
+            wake_at = core.now + LOOK;
+        }
+    }
+
     /// One call: it takes its time, and acts at its beginning or its end.
     async fn call<T>(
         self: &Arc<Self>,
@@ -133,7 +155,7 @@ impl Host {
                 (course, wake_at, Err(act))
             }
         };
-        SimulatedSleep::new(self.clone(), wake_at).await;
+        self.answered(wake_at, &about).await;
         match early {
             Ok(acted) => acted,
             Err(act) => self.act(&mut self.universe.lock(), &course, &about, act),
@@ -154,7 +176,7 @@ impl Host {
             let point = point(&mut process.disk).map_err(|error| about.failed(error))?;
             (course.fails, core.now + course.takes, point, process.plan.skip_sync)
         };
-        SimulatedSleep::new(self.clone(), wake_at).await;
+        self.answered(wake_at, &about).await;
         if skipped {
             return Ok(());
         }
@@ -290,10 +312,6 @@ impl Drop for Handle {
 }
 
 impl SimulatedFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.handle.path
-    }
-
     fn about(&self, kind: CallKind, operation: &'static str, with: u64) -> About<'_> {
         About { kind, operation, path: &self.handle.path, with }
     }

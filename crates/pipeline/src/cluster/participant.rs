@@ -281,7 +281,8 @@ impl Supervisor for Participant {
 pub(super) async fn follow_leadership(this: Arc<Participant>) {
     let mut known = Leadership::default();
     let hears = |leader: Option<NodeId>| {
-        this.replica.health.set_leader(leader.is_some(), this.replica.env.now());
+        let is_another = leader != Some(this.node);
+        this.replica.health.set_leader(leader.is_some(), is_another, this.replica.env.now());
     };
     hears(this.standing().leader);
     loop {

@@ -8,12 +8,14 @@
 
 use super::participant::Participant;
 use crate::failure::NodeResult;
+use crate::replica::Replica;
 use crate::space::Level;
 use crate::supervise::Supervisor;
-use plinth_env::sync::race;
+use plinth_env::sync::{First, race};
 use plinth_log::LocalView;
 use plinth_types::{Version, probe};
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +70,7 @@ pub(super) async fn run(this: Arc<Participant>) {
             replica.note_trouble();
             if marked != Some(newest) && !this.is_over() && this.standing().full.is_none() {
                 // Best effort: what fails here fails where it counts, too.
-                let _ = this.member.mark_durable().await;
+                let _ = noting(replica, this.member.mark_durable()).await;
                 marked = Some(newest);
             }
         }
@@ -96,6 +98,17 @@ pub(super) async fn run(this: Arc<Participant>) {
                 // A consumer that is gone holds nothing back.
                 let _ = log.pop(CONSUMER, upto);
             }
+        }
+    }
+}
+
+/// Waits for what a disk may keep waiting, and tells meanwhile what is wrong.
+async fn noting<T>(replica: &Replica, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        match race(work.as_mut(), replica.env.sleep(PERIOD)).await {
+            First::Left(done) => return done,
+            First::Right(()) => replica.note_trouble(),
         }
     }
 }

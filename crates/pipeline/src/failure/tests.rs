@@ -20,6 +20,7 @@ fn each_variant_has_its_number_of_foundationdbs() {
         (NodeError::MemoryFull(what()), 1000),
         (NodeError::Behind(Some(what())), 1037),
         (NodeError::Silent(what()), 1004),
+        (NodeError::DiskSilent(what()), 1521),
         (NodeError::AddressTaken(what()), 2105),
         (NodeError::Removed(what()), 2000),
         (NodeError::Gone(what()), 2011),

@@ -37,6 +37,8 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
     };
     match backpressure::refusal(replica) {
         Some((Cause::Failed, error)) => tell("storage_failure", error.to_string()),
+        // Below, with those of a member whom nobody waits for.
+        Some((Cause::Silent, _)) | None => {}
         Some((Cause::NoLeader, error)) => tell("no_leader", error.summary().to_string()),
         Some((cause, error)) => {
             let why = error.summary();
@@ -45,7 +47,9 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
                 format!("Commits that write rows are refused ({}): {why}", cause.name()),
             );
         }
-        None => {}
+    }
+    if let Some(error) = replica.log_silence() {
+        tell("disk_silent", format!("Nothing can be added to the log: {}", error.summary()));
     }
     if let Some((free, kept)) = replica.space.free_and_kept()
         && free < kept + LOW
@@ -58,7 +62,7 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
             ),
         );
     }
-    if let Some(error) = replica.storage.trouble() {
+    if let Some(error) = replica.tables_trouble() {
         tell(
             "flush_failing",
             format!("What is in memory can't be moved into tables, or tables merged: {error}"),
@@ -66,6 +70,8 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
     }
     if let Some(error) = &replica.space.checkpoint.trouble() {
         tell("checkpoint_failing", format!("The last checkpoint could not be written: {error}"));
+    } else if let Some(error) = replica.checkpoint_silence() {
+        tell("checkpoint_failing", format!("A checkpoint can't be written: {}", error.summary()));
     }
     if let Some((error, times)) = replica.damage() {
         tell("file_damaged", format!("Damage was met with {times} times; the first: {error}"));

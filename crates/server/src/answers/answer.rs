@@ -22,6 +22,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 pub(crate) fn why_refused(error: &Error) -> &'static str {
     if *error == Error::process_behind() {
         "reads and commits wait for the other servers of the cluster"
+    } else if *error == Error::io_timeout() {
+        "no commit is taken while the disk does not answer"
     } else {
         "commits are refused"
     }
