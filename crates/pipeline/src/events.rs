@@ -115,6 +115,11 @@ pub(crate) fn hands_over_for_want_of_room() {
     tracing::warn!("the disk is full: another node is to lead");
 }
 
+/// A leader can't write or merge its tables, and lets another one lead.
+pub(crate) fn hands_over_for_its_tables(error: &NodeError) {
+    tracing::warn!(error = %error, "tables can't be written: another node is to lead");
+}
+
 /// Another member is given rows.
 pub(crate) fn gives_rows(node: u64, version: Version, bytes: u64) {
     tracing::info!(node, version, bytes, "another node is given rows");

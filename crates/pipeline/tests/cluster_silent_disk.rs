@@ -1,14 +1,16 @@
-//! A follower whose disk hangs: it says so, nobody waits for it, and it heals when the disk
-//! answers.
+//! Members whose disks hang: a follower says so, nobody waits for it, and it heals when the disk
+//! answers; a leader lets another one lead.
 
 #[path = "common/heard.rs"]
 mod heard;
 mod machines;
 
 use heard::heard;
-use machines::Machines;
+use machines::{DIR, Machines};
 use plinth_client::Endpoint;
-use plinth_pipeline::NodeConfig;
+use plinth_pipeline::{EngineKind, NodeConfig, SsdSettings};
+use plinth_types::{CommitRequest, Error, MutationList, MutationType};
+use std::path::Path;
 use std::time::Duration;
 use tracing::Level;
 
@@ -67,4 +69,66 @@ fn a_follower_whose_disk_hangs_says_so_and_serves_what_others_commit() {
         assert_eq!(told, 1, "{what}: {log:#?}");
     }
     assert_eq!(machines.host(silent).failure(), None);
+}
+
+#[test]
+fn a_leader_whose_disk_hangs_is_followed_by_another_one() {
+    for seed in 0..6 {
+        let (machines, first) = formed(seed);
+        silence(&machines, first, true);
+        let mut mutations = MutationList::new();
+        mutations.push(MutationType::Set, b"during", b"2");
+        let request = CommitRequest { mutations, ..CommitRequest::default() };
+        let waits = machines.host(first).endpoint().commit(request);
+        let began = machines.sim.now();
+        let next = machines.await_leader(|at| at != first);
+        let took = machines.sim.now() - began;
+        assert!(took < Duration::from_secs(10), "seed {seed}: {took:?}");
+        machines.set(next, "after", "3").expect("two of three are enough");
+        silence(&machines, first, false);
+        let fate = machines.sim.run_until_within(Duration::from_secs(10), waits);
+        let fate = fate.expect("who has waited is told");
+        assert!(
+            fate.is_ok() || fate == Err(Error::commit_unknown_result()),
+            "seed {seed}: {fate:?}"
+        );
+        put(&machines, 1);
+        let leader = machines.await_leader(|_| true);
+        for (key, value) in [("before", "1"), ("after", "3")] {
+            let read = machines.get_at(leader, first, key).expect("it serves again");
+            assert_eq!(read.as_deref(), Some(value), "seed {seed}");
+        }
+        if fate.is_ok() {
+            assert_eq!(machines.get(leader, "during"), Ok(Some("2".to_owned())), "seed {seed}");
+        }
+        assert_eq!(machines.host(first).failure(), None);
+    }
+}
+
+/// It refused all commits of the cluster instead, once what waits to be written took all of the
+/// memory that it may take.
+#[test]
+fn a_leader_that_can_not_write_its_tables_lets_another_one_lead() {
+    let ssd = SsdSettings::with_memory(4 << 20);
+    let config = NodeConfig { engine: EngineKind::Ssd, ssd, ..NodeConfig::default() };
+    let machines = Machines::new(3, 3, config);
+    let first = machines.await_leader(|_| true);
+    let tables = Path::new(DIR).join("gen-1/tables");
+    machines.sim.update_faults(&machines.envs[first], |plan| plan.silent = Some(tables));
+    let value = "v".repeat(50_000);
+    let (mut committed, mut since) = (0, 0);
+    let until = machines.sim.now() + Duration::from_secs(120);
+    while since < 20 {
+        assert!(machines.sim.now() < until, "{committed} commits, and {since} by another leader");
+        let leader = machines.await_leader(|_| true);
+        match machines.set(leader, &format!("row{committed}"), &value) {
+            Ok(()) => {
+                committed += 1;
+                since += u32::from(leader != first);
+            }
+            Err(error) => assert_eq!(error, Error::process_behind(), "after {committed} commits"),
+        }
+        machines.sim.run_for(Duration::from_millis(50));
+    }
+    assert_eq!(machines.host(first).failure(), None, "it may answer yet");
 }

@@ -7,7 +7,7 @@
 //! of its own log.
 
 use super::participant::Participant;
-use crate::failure::NodeResult;
+use crate::failure::{NodeError, NodeResult};
 use crate::replica::Replica;
 use crate::space::Level;
 use crate::supervise::Supervisor;
@@ -79,11 +79,8 @@ pub(super) async fn run(this: Arc<Participant>) {
             replica.space.met_full_disk().await;
             replica.space.ask();
         }
-        let refuses = this.leader().is_some() && replica.space.level() == Level::Kept;
-        if giving_up.look(refuses, replica.env.now()) {
-            probe!("pipeline: a leader whose disk is full hands over");
-            crate::events::hands_over_for_want_of_room();
-            this.hand_over().await;
+        if let Err(damage) = give_way(&this, &mut giving_up).await {
+            return this.fail(damage);
         }
         let bound = match replica.space.level() {
             Level::Plenty => replica.config.follower_log_bytes,
@@ -102,6 +99,41 @@ pub(super) async fn run(this: Arc<Participant>) {
     }
 }
 
+/// Lets another node lead, if this one leads and has no room, or can't write its tables.
+///
+/// # Errors
+/// Its tables are damaged, so that no merge gets past that any more, and others have the rows.
+async fn give_way(this: &Participant, giving_up: &mut GivingUp) -> NodeResult<()> {
+    let replica = &*this.replica;
+    let tables = tables_trouble(replica);
+    let has_others = || this.standing().members.voters().len() > 1;
+    if let Some(damage) = tables.clone().filter(|error| error.is_damage() && has_others()) {
+        probe!("pipeline: a member whose tables are damaged ends");
+        return Err(damage);
+    }
+    let refuses = tables.is_some() || replica.space.level() == Level::Kept;
+    if !giving_up.look(refuses && this.leader().is_some(), replica.env.now()) {
+        return Ok(());
+    }
+    match tables {
+        Some(error) => {
+            probe!("pipeline: a leader that can't write its tables hands over");
+            crate::events::hands_over_for_its_tables(&error);
+        }
+        None => {
+            probe!("pipeline: a leader whose disk is full hands over");
+            crate::events::hands_over_for_want_of_room();
+        }
+    }
+    this.hand_over().await;
+    Ok(())
+}
+
+/// Why tables can't be written or merged, once there is no room for what waits for that.
+fn tables_trouble(replica: &Replica) -> Option<NodeError> {
+    (replica.storage.fullness() >= 1.0).then(|| replica.tables_trouble())?
+}
+
 /// Waits for what a disk may keep waiting, and tells meanwhile what is wrong.
 async fn noting<T>(replica: &Replica, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
@@ -113,7 +145,8 @@ async fn noting<T>(replica: &Replica, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// When a leader with a full disk lets another one lead, whose disk may have room.
+/// When a leader with a full disk, or one that takes no tables, lets another one lead, whose disk
+/// may do better.
 #[derive(Default)]
 struct GivingUp {
     since: Option<Duration>,
