@@ -28,12 +28,14 @@ pub fn output(program: impl AsRef<Path>, arguments: &[&str]) -> Result<String> {
     text(Command::new(program.as_ref()).args(arguments))
 }
 
-/// The same of what was put together. What it says on standard error is in the error, if it fails.
+/// The same of what was put together. What it says on standard error is in the error, if it fails;
+/// if it says nothing there, what it printed.
 pub fn text(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command.output().map_err(|e| format!("start {shown}: {e}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+        let said = String::from_utf8_lossy(said);
         return Err(format!("{shown}: {}: {}", output.status, said.trim()));
     }
     String::from_utf8(output.stdout).map_err(|e| format!("{shown} printed no text: {e}"))
@@ -56,6 +58,8 @@ mod tests {
             told.starts_with("sh -c echo") && told.ends_with("exit status: 3: no room"),
             "{told}"
         );
+        let told = output("sh", &["-c", "echo line 3: no; exit 1"]).unwrap_err();
+        assert!(told.ends_with("exit status: 1: line 3: no"), "{told}");
         assert!(run("sh", &["-c", "exit 1"]).is_err());
         assert!(is_there("sh") && !is_there("no-such-program"));
     }

@@ -67,7 +67,7 @@ pub fn check() -> Result<bool> {
 fn program() -> Result<PathBuf> {
     match command::is_there("cargo-deny") {
         true => Ok("cargo-deny".into()),
-        false => tools::unoptimised(tools::CARGO_DENY),
+        false => tools::of_cargo(tools::CARGO_DENY),
     }
 }
 

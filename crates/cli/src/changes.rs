@@ -181,10 +181,24 @@ pub fn committed(database: &Database) -> plinth::Result<Version> {
     transaction.get_read_version().wait()
 }
 
+/// A stream can't be read. If there is none of that name, it is told how one is made.
+fn unregistered(database: &Database, name: &str, failure: Failure) -> Failure {
+    let streams = database.list_changes().wait();
+    match streams {
+        Ok(streams) if streams.iter().all(|stream| stream.name != name.as_bytes()) => {
+            Failure::new(format!(
+                "{failure}; `plinth changes register {name}` makes one, of what is committed from then on"
+            ))
+        }
+        _ => failure,
+    }
+}
+
 fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
     let (stop, name) = (interrupt::flag(), name(options));
     let failed = |error| Failure::of(format!("cannot follow {name}"), error);
-    let mut consumer = database.consume_changes(&name).wait().map_err(failed)?;
+    let consumer = database.consume_changes(&name).wait();
+    let mut consumer = consumer.map_err(|error| unregistered(database, &name, failed(error)))?;
     if let Some(from) = options.get_one::<i64>("from") {
         consumer = database.resume_changes(consumer.id(), *from);
     }

@@ -1,4 +1,7 @@
 //! How a command fails: what happened and what to do, on standard error, and a number for scripts.
+//!
+//! What went wrong is in the error's own words. What to do is added here where it is the same for
+//! several commands, and knows of the program's settings and files, as libraries don't.
 
 use crate::CLUSTER_FILE;
 use plinth::{Error, block_on};
@@ -71,7 +74,20 @@ impl Failure {
         failure
     }
 
-    /// The same of a command that makes a database only if it is told to, and wasn't.
+    /// A server can't begin. Whose address is taken is told by which setting to name another one.
+    pub fn serving(error: &Error) -> Self {
+        let mut failure = Self::of("cannot serve", error);
+        let setting = error.detail().and_then(|detail| detail.split(' ').next());
+        if let Some(setting) = setting.filter(|_| *error == Error::address_in_use()) {
+            let hint = format!(
+                "; another program listens there, a server perhaps: name another address by --{setting} IP:PORT"
+            );
+            failure.what.push_str(&hint);
+        }
+        failure
+    }
+
+    /// A database can't be opened by a command that makes one only if it is told to, and wasn't.
     pub fn opening_what_is_there(name: impl fmt::Display, error: &Error) -> Self {
         if *error == Error::file_not_found() {
             return Self::of(

@@ -314,7 +314,7 @@ fn checked_config(
 ) -> Result<ServerConfig, Failure> {
     let wanted = config(env, settings, home, usual)?;
     let checked = block_on(Server::check(env, &wanted));
-    checked.map(|()| wanted).map_err(|error| Failure::of("cannot serve", error))
+    checked.map(|()| wanted).map_err(|error| Failure::serving(&error))
 }
 
 /// Opens the database, serves it, says so and where it is found, and goes on until somebody asks
@@ -353,7 +353,7 @@ fn serve(
         tell_kept_engine(&database, settings);
     }
     let server = block_on(Server::start(database.endpoint().clone(), config))
-        .map_err(|error| Failure::of("cannot serve", error))?;
+        .map_err(|error| Failure::serving(&error))?;
     let (addresses, http) = (addresses(&server), http(&server));
     tracing::info!(addresses, console = http.trim_start(), cluster_file = found, "serving clients");
     let is_to_end = || stop.load(Ordering::Relaxed) || server.is_to_begin_anew();

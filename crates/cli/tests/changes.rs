@@ -54,4 +54,5 @@ fn a_stream_is_followed_in_a_pipe_and_comes_once_when_acknowledged() {
     assert!(!gone.status.success());
     let told = String::from_utf8_lossy(&gone.stderr).into_owned();
     assert!(told.contains("there is no stream of the name orders"), "{told}");
+    assert!(told.contains("`plinth changes register orders` makes one"), "{told}");
 }

@@ -211,6 +211,8 @@ fn a_server_that_can_not_listen_there_makes_no_database() {
         let told = String::from_utf8_lossy(&done.stderr).into_owned();
         let words = format!("{setting} {address}");
         assert!(told.contains(&words) && told.contains(why), "{setting} {address}: {told}");
+        let what_to_do = format!("name another address by --{setting} IP:PORT");
+        assert_eq!(told.contains(&what_to_do), why == "address_in_use", "{told}");
         assert_eq!(done.status.code(), Some(1), "{told}");
         assert!(!block_on(env.files().exists(&dir)).unwrap(), "{setting} {address}");
     }

@@ -18,7 +18,8 @@ pub fn deb(plan: &Plan) -> Result<()> {
         let out = plan.out.to_string_lossy();
         let made =
             ["deb", "--quiet", "--no-build", "--no-strip", "--package", package, "--output", &out];
-        command::run(&tool, &[&made[..], variant].concat())?;
+        let quick: &[&str] = if plan.is_release() { &[] } else { &["--fast"] };
+        command::run(&tool, &[&made[..], variant, quick].concat())?;
     }
     Ok(())
 }
@@ -40,7 +41,8 @@ pub fn rpm(plan: &Plan) -> Result<()> {
             "-o",
             &out,
         ];
-        command::run(&tool, &[&made[..], variant].concat())?;
+        let quick: &[&str] = if plan.is_release() { &[] } else { &["--payload-compress", "none"] };
+        command::run(&tool, &[&made[..], variant, quick].concat())?;
     }
     Ok(())
 }

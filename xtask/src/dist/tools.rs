@@ -1,13 +1,15 @@
 //! Other people's tools that packages are made with, each by its version from its own registry, in
 //! `target/tools`. What is there already, in that version, is taken.
 //!
-//! Always: a tool's version is noted last, so what was interrupted is done again. What a release's
-//! trial asks for is built; a trial of `make test` takes what is there.
+//! Always: a tool's version is noted last, so what was interrupted is done again. Cargo's are built
+//! unoptimised, but for what compresses and computes checksums: the packages are the same, byte for
+//! byte, and a clean build has them sooner.
 
 use crate::dist::plan::{remove, write};
 use crate::{Result, cargo, command};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// The linker for an older C library than this machine's: from PyPI, since that has it built.
 const ZIG: [&str; 2] = ["ziglang==0.15.2", "cargo-zigbuild==0.24.1"];
@@ -16,6 +18,8 @@ pub const CARGO_DEB: (&str, &str) = ("cargo-deb", "3.8.0");
 pub const CARGO_RPM: (&str, &str) = ("cargo-generate-rpm", "0.21.1");
 /// The check of what comes in, which `make check` needs.
 pub const CARGO_DENY: (&str, &str) = ("cargo-deny", "0.20.2");
+/// What compresses and what computes checksums in these tools.
+const OPTIMISED: [&str; 7] = ["keccak", "lzma-sys", "md-5", "sha1", "sha2", "sha3", "zstd-sys"];
 /// Helm, as a Go module.
 const HELM: (&str, &str) = ("helm.sh/helm/v3/cmd/helm", "v3.20.2");
 /// What compares Kubernetes' objects with schemas, as a Go module; and the schemas, which PyPI has
@@ -78,49 +82,41 @@ pub fn zig() -> Result<PathBuf> {
 }
 
 /// A program of a cargo package.
-pub fn of_cargo(tool: (&str, &str)) -> Result<PathBuf> {
-    installed(tool, &[])
-}
-
-/// The same, unoptimised: for what does little, and is built within a minute so.
-pub fn unoptimised(tool: (&str, &str)) -> Result<PathBuf> {
-    installed(tool, &["--debug"])
-}
-
-fn installed((name, version): (&str, &str), profile: &[&str]) -> Result<PathBuf> {
+pub fn of_cargo((name, version): (&str, &str)) -> Result<PathBuf> {
     let root = home()?;
     let program = root.join("bin").join(name);
     let noted = root.join(format!("{name}.version"));
     if program.is_file() && std::fs::read_to_string(&noted).is_ok_and(|text| text == version) {
         return Ok(program);
     }
+    let begun = Instant::now();
     let target = root.join("build");
     let (root, target) = (root.to_string_lossy(), target.to_string_lossy());
-    let install = [
-        "install",
-        "--quiet",
-        "--locked",
-        "--root",
-        &root,
-        "--target-dir",
-        &target,
-        "--version",
-        version,
-        name,
-    ];
+    let install = ["install", "--quiet", "--locked", "--debug", "--root", &root];
+    let what = ["--target-dir", &target, "--version", version, name];
     // Away from the repository, whose settings for cargo are not meant for it.
-    let install = [&install[..], profile].concat();
-    if !cargo::run_with(&install, &[("CARGO_PROFILE_DEV_DEBUG", "0")])? {
-        return Err(format!("cargo can't install {name} {version}"));
+    let mut cargo = cargo::command();
+    cargo.args(install).args(what).env("CARGO_PROFILE_DEV_DEBUG", "0");
+    for package in OPTIMISED {
+        cargo.args(["--config", &format!("profile.dev.package.{package}.opt-level=3")]);
     }
+    command::finish(&mut cargo)
+        .map_err(|e| format!("cargo can't install {name} {version}: {e}"))?;
+    told(name, begun);
     write(&noted, version.as_bytes())?;
     Ok(program)
+}
+
+fn told(tool: &str, begun: Instant) {
+    println!("built {tool} in {:.1} s", begun.elapsed().as_secs_f64());
 }
 
 /// Helm, where there is Go.
 pub fn helm() -> Result<Option<PathBuf>> {
     if helm_if_there()?.is_none() && command::is_there("go") {
+        let begun = Instant::now();
         of_go(HELM)?;
+        told("helm", begun);
         write(&home()?.join("helm.version"), HELM.1.as_bytes())?;
     }
     helm_if_there()
@@ -135,7 +131,7 @@ fn of_go((module, version): (&str, &str)) -> Result<()> {
 }
 
 /// Helm, if it was built before.
-pub fn helm_if_there() -> Result<Option<PathBuf>> {
+fn helm_if_there() -> Result<Option<PathBuf>> {
     let (program, noted) = (home()?.join("bin/helm"), home()?.join("helm.version"));
     let is_that = std::fs::read_to_string(&noted).is_ok_and(|text| text == HELM.1);
     Ok(Some(program).filter(|program| is_that && program.is_file()))
@@ -145,6 +141,7 @@ pub fn helm_if_there() -> Result<Option<PathBuf>> {
 pub fn kubeconform() -> Result<Option<(PathBuf, PathBuf)>> {
     if kubeconform_if_there()?.is_none() && command::is_there("go") && command::is_there("python3")
     {
+        let begun = Instant::now();
         of_go(KUBECONFORM)?;
         let (wheels, schemas) = (home()?.join("kubernetes"), home()?.join("schemas"));
         for stale in [&wheels, &schemas] {
@@ -161,13 +158,14 @@ pub fn kubeconform() -> Result<Option<(PathBuf, PathBuf)>> {
         let wheel = there.flatten().next().ok_or("pip has downloaded nothing")?.path();
         let (wheel, to) = (wheel.to_string_lossy(), schemas.to_string_lossy());
         command::run("python3", &[&["-c", UNPACK, &wheel, &to][..], &KUBERNETES].concat())?;
+        told("kubeconform, with its schemas,", begun);
         write(&home()?.join("kubeconform.version"), kubeconform_version().as_bytes())?;
     }
     kubeconform_if_there()
 }
 
 /// kubeconform and its schemas, if they were made before.
-pub fn kubeconform_if_there() -> Result<Option<(PathBuf, PathBuf)>> {
+fn kubeconform_if_there() -> Result<Option<(PathBuf, PathBuf)>> {
     let (program, schemas) = (home()?.join("bin/kubeconform"), home()?.join("schemas"));
     let noted = std::fs::read_to_string(home()?.join("kubeconform.version"));
     let is_that = noted.is_ok_and(|text| text == kubeconform_version());

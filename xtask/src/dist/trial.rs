@@ -23,13 +23,14 @@ use Outcome::{Passed, Skipped};
 /// A trial: of which packages, what it shows, and how.
 type Trial = (Option<Kind>, &'static str, fn(&Plan) -> Result<Outcome>);
 
-const TRIALS: [Trial; 12] = [
+const TRIALS: [Trial; 13] = [
     (None, "checksums are those of the files", sums),
     (Some(Kind::Tarball), "the tarball runs where it is unpacked", tarball),
     (Some(Kind::Tarball), "a C program is built against the tarball", c_program),
     (Some(Kind::Deb), "debian's packages have their files, and run", deb),
     (Some(Kind::Deb), "debian's packages are installed into a root", deb_installed),
     (Some(Kind::Rpm), "fedora's packages have their files, and run", rpm),
+    (Some(Kind::Rpm), "fedora's packages are installed into a root", rpm_installed),
     (Some(Kind::Wheel), "the wheel is installed and keeps a row", wheel),
     (Some(Kind::Image), "the image serves a client from a root of its own", image),
     (Some(Kind::Chart), "helm makes what the chart promises", chart),
@@ -45,10 +46,11 @@ pub fn run(plan: &Plan) -> Result<bool> {
         if kind.is_some_and(|kind| !plan.wants(kind)) {
             continue;
         }
+        let begun = std::time::Instant::now();
         match trial(plan) {
             Ok(Passed) => {
                 passed += 1;
-                println!("test {name} ... ok");
+                println!("test {name} ... ok ({:.1} s)", begun.elapsed().as_secs_f64());
             }
             Ok(Skipped(why)) => {
                 ignored += 1;
@@ -229,9 +231,8 @@ fn rpm(plan: &Plan) -> Result<Outcome> {
         return Ok(Skipped("there is no rpm2cpio, or no cpio"));
     }
     let root = plan.fresh("try-rpm")?;
-    for name in ["plinth", "libplinth", "libplinth-devel"] {
-        let begin = format!("{name}-{}-1.", version());
-        let file = find(plan, |file| file.starts_with(&begin) && file.ends_with(".rpm"))?;
+    for name in OF_FEDORA {
+        let file = fedora(plan, name)?;
         let unpack = r#"rpm2cpio "$1" | (cd "$2" && cpio --quiet -idm --no-absolute-filenames)"#;
         command::run(
             "sh",
@@ -243,6 +244,53 @@ fn rpm(plan: &Plan) -> Result<Outcome> {
     OF_THE_PROGRAM.iter().try_for_each(|file| must_be(&root.join(file)))?;
     links_lead_somewhere(&root.join("usr/share/doc/plinth"))?;
     keeps_a_row(&Command::new(root.join("usr/bin/plinth")), &plan.fresh("try-row")?)?;
+    Ok(Passed)
+}
+
+const OF_FEDORA: [&str; 3] = ["plinth", "libplinth", "libplinth-devel"];
+
+/// One of Fedora's packages.
+fn fedora(plan: &Plan, name: &str) -> Result<PathBuf> {
+    let begin = format!("{name}-{}-1.", version());
+    find(plan, |file| file.starts_with(&begin) && file.ends_with(".rpm"))
+}
+
+/// What rpm itself says: that files are as the packages say, and that removing leaves data and
+/// changed settings alone.
+fn rpm_installed(plan: &Plan) -> Result<Outcome> {
+    if !command::is_there("rpm") {
+        return Ok(Skipped("there is no rpm"));
+    }
+    if as_root("rpm")?.is_none() {
+        return Ok(Skipped(NO_ROOT));
+    }
+    let root = plan.fresh("try-rpm-root")?;
+    // No system is in there: scripts, which would make users and start servers, are read alone.
+    let rpm = |arguments: &[&str]| {
+        let mut rpm = as_root("rpm")?.ok_or(NO_ROOT)?;
+        command::text(rpm.arg("--root").arg(&root).args(arguments))
+    };
+    rpm(&["--initdb"])?;
+    for name in OF_FEDORA {
+        let file = fedora(plan, name)?;
+        let file = file.to_string_lossy();
+        command::output("rpm", &["--checksig", "--nosignature", &file])?;
+        let scripts = command::output("rpm", &["-qp", "--nosignature", "--scripts", &file])?;
+        if scripts.contains("/var/lib/plinth") && scripts.contains("rm -") {
+            return Err(format!("{name} removes data:\n{scripts}"));
+        }
+        rpm(&["--install", "--nodeps", "--noscripts", "--nosignature", &file])?;
+        rpm(&["--verify", "--nodeps", "--noscripts", name])?;
+    }
+    let (settings, data) = (root.join("etc/plinth/plinth.toml"), root.join("var/lib/plinth/data"));
+    write(&settings, b"# changed\n")?;
+    write(&data, b"")?;
+    rpm(&["--erase", "--noscripts", "libplinth-devel", "libplinth", "plinth"])?;
+    if root.join("usr/bin/plinth").exists() {
+        return Err("the program is there after its package was removed".to_owned());
+    }
+    must_be(&settings.with_extension("toml.rpmsave"))?;
+    must_be(&data)?;
     Ok(Passed)
 }
 
@@ -333,19 +381,27 @@ fn image(plan: &Plan) -> Result<Outcome> {
         let unpack = ["-C", &root, "--keep-directory-symlink", "-xzf", &layer.to_string_lossy()];
         command::run("tar", &unpack)?;
     }
-    let is_root = command::output("id", &["-u"])?.trim() == "0";
-    let mut inside = Command::new(if is_root { "chroot" } else { "unshare" });
-    if !is_root {
-        if command::output("unshare", &["--map-root-user", "true"]).is_err() {
-            return Ok(Skipped("neither root nor namespaces of users are to be had"));
-        }
-        inside.args(["--map-root-user", "chroot"]);
-    }
+    let Some(mut inside) = as_root("chroot")? else { return Ok(Skipped(NO_ROOT)) };
     inside.arg(&root).arg("/usr/bin/plinth");
     // Below the root, where the program will find it by this name.
     copy(&layout.join("oci-layout"), &root.join("data/row/oci-layout"))?;
     keeps_a_row_in(&inside, Path::new("/data/row"))?;
     Ok(Passed)
+}
+
+const NO_ROOT: &str = "neither root nor namespaces of users are to be had";
+
+/// A program as root, or as who takes himself for it; none where neither is to be had.
+fn as_root(program: &str) -> Result<Option<Command>> {
+    if command::output("id", &["-u"])?.trim() == "0" {
+        return Ok(Some(Command::new(program)));
+    }
+    if command::output("unshare", &["--map-root-user", "true"]).is_err() {
+        return Ok(None);
+    }
+    let mut inside = Command::new("unshare");
+    inside.args(["--map-root-user", program]);
+    Ok(Some(inside))
 }
 
 /// Every checksum in a text of JSON, in their order.
@@ -373,9 +429,7 @@ const REFUSALS: [(&str, &str); 2] =
     [("withoutTls=true,nodes=2", "1, 3, 5 or 7"), ("nodes=3", "withoutTls=true")];
 
 fn chart(plan: &Plan) -> Result<Outcome> {
-    // It takes minutes to build.
-    let helm = if plan.is_release() { tools::helm()? } else { tools::helm_if_there()? };
-    let Some(helm) = helm else {
+    let Some(helm) = tools::helm()? else {
         return Ok(Skipped("there is no helm, or no Go to build it with"));
     };
     let chart = find(plan, |file| file.starts_with("plinth-chart-"))?;
@@ -407,11 +461,7 @@ fn chart(plan: &Plan) -> Result<Outcome> {
 /// What helm makes of the chart is what Kubernetes' schemas say, of its oldest version and of a new
 /// one.
 fn conforms(plan: &Plan) -> Result<Outcome> {
-    let (helm, kubeconform) = match plan.is_release() {
-        true => (tools::helm()?, tools::kubeconform()?),
-        false => (tools::helm_if_there()?, tools::kubeconform_if_there()?),
-    };
-    let (Some(helm), Some((kubeconform, schemas))) = (helm, kubeconform) else {
+    let (Some(helm), Some((kubeconform, schemas))) = (tools::helm()?, tools::kubeconform()?) else {
         return Ok(Skipped(
             "there is no helm or no kubeconform, or no Go and Python to have them with",
         ));
