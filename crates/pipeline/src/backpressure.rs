@@ -25,7 +25,7 @@
 use crate::batch::internal_request;
 use crate::chores;
 use crate::failure::NodeError;
-use crate::leader::{Batcher, Leader, has_failed};
+use crate::leader::{Batcher, Leader};
 use crate::queue::{Answer, Submitted};
 use crate::refusals::Cause;
 use crate::replica::Replica;
@@ -150,12 +150,6 @@ pub(crate) async fn admit(
         let now = replica.env.now();
         let cause = match ask(replica, disk) {
             Verdict::Go => return batch,
-            // Another node may do better.
-            Verdict::Refused { cause: cause @ (Cause::Tables | Cause::Failed), error, all }
-                if leader.term.is_some() =>
-            {
-                return refuse(replica, batch, cause, &has_failed(&error), all);
-            }
             Verdict::Refused { cause, error, all } => {
                 return refuse(replica, batch, cause, &error, all);
             }

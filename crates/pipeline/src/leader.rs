@@ -159,11 +159,6 @@ pub(crate) struct Leader {
     pub chores_due: Signal,
 }
 
-/// What clients of a cluster are told by a node that has failed. Nothing has been done.
-pub(crate) fn has_failed(cause: &NodeError) -> NodeError {
-    NodeError::Behind(Some(format!("the node that was asked has failed: {cause}").into()))
-}
-
 impl Leader {
     /// Begins a term on a replica that has applied everything there is.
     /// In a cluster it has a number, and what tells whether the node still leads.
@@ -361,14 +356,10 @@ impl Leader {
         self.versions.lag(&visible.applied, env.now()) > config.window / 8
     }
 
-    /// The node takes no more commits, and the leader is none any more. What wasn't appended may be
-    /// sent to whoever leads next: in a cluster it is no business of clients what ailed this node.
+    /// The node takes no more commits, and the leader is none any more.
     pub fn fail(&self, cause: NodeError) {
         self.replica.health.fail(cause.clone());
-        match self.term {
-            Some(_) => self.resign(&has_failed(&cause)),
-            None => self.resign(&cause),
-        }
+        self.resign(&cause);
     }
 
     /// Ends the term: whoever waits is answered, and nothing more is taken. May be called again.

@@ -389,39 +389,3 @@ fn a_member_whose_disk_fails_says_so() {
         machines.set(next, "key", "2").expect("the others go on");
     }
 }
-
-/// Commits that waited at a leader whose disk broke, and those that came later, were told of its
-/// disk (1510): no client tries again what another leader would have taken.
-#[test]
-fn whoever_waits_at_a_leader_whose_disk_fails_may_ask_another_one() {
-    let mut untouched = 0;
-    for seed in 0..12 {
-        let config = NodeConfig { commit_depth: 1, ..NodeConfig::default() };
-        let machines = Machines::new(seed, 3, config);
-        let leader = machines.await_leader(|_| true);
-        machines.sim.update_faults(&machines.envs[leader], |plan| plan.sync.fail = 1.0);
-        let commit = |n: u32| {
-            let mut mutations = MutationList::new();
-            mutations.push(MutationType::Set, format!("key{n}").as_bytes(), &[7; 50_000]);
-            let request = CommitRequest { mutations, ..CommitRequest::default() };
-            machines.node(leader).endpoint().commit(request)
-        };
-        let waiting: Vec<_> = (0..200).map(commit).collect();
-        let mut told = Vec::new();
-        for reply in waiting {
-            let reply = machines.sim.run_until_within(Duration::from_secs(5), reply);
-            told.extend(reply.expect("an answer").err());
-        }
-        let failure = machines.host(leader).failure().expect("it goes on with a broken disk");
-        assert_eq!(Error::from(&failure), Error::io_error(), "seed {seed}");
-        told.extend(machines.sim.run_until(commit(200)).err());
-        let version = machines.node(leader).endpoint().read_version(ReadVersionRequest::default());
-        told.extend(machines.sim.run_until(version).err());
-        for error in &told {
-            let is_open = [Error::process_behind(), Error::commit_unknown_result()].contains(error);
-            assert!(is_open, "seed {seed}: {error}");
-        }
-        untouched += told.iter().filter(|error| **error == Error::process_behind()).count();
-    }
-    assert!(untouched > 24, "nobody waited: {untouched}");
-}

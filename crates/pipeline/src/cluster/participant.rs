@@ -9,7 +9,7 @@ use super::membership::Membership;
 use super::posted::Posted;
 use super::progress::Progress;
 use crate::failure::{NodeError, NodeResult};
-use crate::leader::{Leader, has_failed};
+use crate::leader::Leader;
 use crate::replica::Replica;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
@@ -159,7 +159,7 @@ impl Participant {
         let ready = self.place.with(|place| place.leader.clone().filter(|_| place.is_ready));
         ready.ok_or_else(|| {
             if let Some(cause) = self.replica.health.failure() {
-                return has_failed(&cause);
+                return cause;
             }
             if self.replica.health.is_closing() {
                 return NodeError::Closed(None);

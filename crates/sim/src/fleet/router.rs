@@ -231,12 +231,16 @@ impl Router {
 
 /// Whether another node may answer. A commit is sent again only if it certainly took no effect.
 fn is_elsewhere(error: &Error, is_commit: bool) -> bool {
-    let refused = [Error::process_behind(), Error::shutdown_in_progress()];
+    let refused = [
+        Error::process_behind(),
+        Error::shutdown_in_progress(),
+        Error::io_error(),
+        Error::io_timeout(),
+        Error::file_corrupt(),
+    ];
     let broken = [
         Error::broken_promise(),
         Error::connection_failed(),
-        Error::io_error(),
-        Error::file_corrupt(),
         Error::future_version(),
         Error::internal_error(),
     ];

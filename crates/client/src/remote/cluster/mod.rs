@@ -12,8 +12,9 @@
 //! several servers are asked for only if that server fails: see `direct`.
 //!
 //! 1. A commit is sent once more only if no server has taken it: it never left, or whoever got it
-//!    said that it doesn't lead (1037). When its connection is lost, or another server leads before
-//!    it was answered, its fate is unknown (1021).
+//!    said that it doesn't lead (1037), or that its disk is broken (1510, 1521, 1522). When its
+//!    connection is lost, or another server leads before it was answered, its fate is unknown
+//!    (1021).
 //! 2. Everything else may be asked of several servers, and the first answer counts.
 //! 3. Of two servers that say who leads the one with the later term is right. One that says that
 //!    nobody does is not heeded.

@@ -241,11 +241,15 @@ impl<T: Send + 'static> Op<T> {
         match (error.code(), self.whom) {
             // Not sent; sent to who doesn't lead; refused for good, by this one.
             (1006 | 1037 | 2100 | 2104 | 2107, _) => true,
+            // Whoever leads has a broken disk, and has done nothing: another one will lead.
+            (1510 | 1521 | 1522, Whom::Leader | Whom::LeaderOnce) => {
+                cluster.has_others(1 << at, false)
+            }
             (_, Whom::LeaderOnce) => false,
             // Lost, or stopping.
             (1026 | 1043 | 1100, _) => true,
             // Its disk doesn't give what is read, and those of others may.
-            (1510, Whom::Any | Whom::AnyForLong) => {
+            (1510 | 1521, Whom::Any | Whom::AnyForLong) => {
                 let tried = self.state().tried;
                 cluster.has_others(tried, true)
             }
