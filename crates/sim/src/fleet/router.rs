@@ -163,8 +163,8 @@ impl Router {
             match self.ask_one(id, &ask, what).await {
                 None => {}
                 Some(Err(error)) if is_elsewhere(&error, what == What::Commit) => {
-                    // What is damaged there others have, and they are waited for.
-                    if error != Error::file_corrupt() {
+                    // Who has no broken disk is waited for.
+                    if !of_its_disk().contains(&error) {
                         last = error;
                     }
                 }
@@ -229,22 +229,23 @@ impl Router {
     }
 }
 
+/// What a node says whose disk is broken, or holds something damaged: it has done nothing.
+fn of_its_disk() -> [Error; 3] {
+    [Error::io_error(), Error::io_timeout(), Error::file_corrupt()]
+}
+
 /// Whether another node may answer. A commit is sent again only if it certainly took no effect.
 fn is_elsewhere(error: &Error, is_commit: bool) -> bool {
-    let refused = [
-        Error::process_behind(),
-        Error::shutdown_in_progress(),
-        Error::io_error(),
-        Error::io_timeout(),
-        Error::file_corrupt(),
-    ];
+    let refused = [Error::process_behind(), Error::shutdown_in_progress()];
     let broken = [
         Error::broken_promise(),
         Error::connection_failed(),
         Error::future_version(),
         Error::internal_error(),
     ];
-    refused.contains(error) || (!is_commit && broken.contains(error))
+    refused.contains(error)
+        || of_its_disk().contains(error)
+        || (!is_commit && broken.contains(error))
 }
 
 impl Endpoint for Router {
