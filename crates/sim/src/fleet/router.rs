@@ -164,9 +164,8 @@ impl Router {
                 None => {}
                 Some(Err(error)) if is_elsewhere(&error, what == What::Commit) => {
                     // Who has no broken disk is waited for.
-                    if !of_its_disk().contains(&error) {
-                        last = error;
-                    }
+                    let is_told = !of_its_disk().contains(&error);
+                    last = if is_told { error } else { last };
                 }
                 Some(result) => {
                     if to_leader && result.is_ok() {
