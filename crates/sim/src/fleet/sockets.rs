@@ -61,7 +61,8 @@ impl Sockets {
     /// Opens a node and serves it, as `plinth server` does.
     pub async fn open(machine: &Env, config: NodeConfig, plan: Plan) -> Result<(Arc<Host>, Self)> {
         let Plan { standing, listen, public, spoken } = plan;
-        let trust = Trust { in_the_clear: true, spoken, ..Trust::default() };
+        let trust = Trust { in_the_clear: true, ..Trust::default() };
+        let trust = Trust { spoken, ..trust };
         let mesh = Mesh::start(machine, standing, trust);
         mesh.is_at(&public.to_string());
         let opened = Host::open(machine, Path::new(DIR), config, mesh.clone()).await;
