@@ -298,21 +298,7 @@ mod tests {
     }
 
     fn message(kind: MessageKind) -> Message {
-        Message {
-            kind,
-            from: 1,
-            to: 2,
-            term: 1,
-            index: 0,
-            log_term: 0,
-            commit: 0,
-            commit_term: 0,
-            reject: false,
-            hint: 0,
-            context: None,
-            entries: Vec::new(),
-            members: Vec::new(),
-        }
+        Message::bare(kind, 1, 2, 1)
     }
 
     fn frame(bytes: usize) -> Frame {

@@ -121,8 +121,8 @@ impl Message {
         Self { index: index - 1, log_term, entries, members, ..self.clone() }
     }
 
-    /// A message that says no more than this.
-    pub(crate) fn bare(kind: MessageKind, from: u64, to: u64, term: u64) -> Self {
+    /// A message that says no more than this: all else is 0, or empty.
+    pub fn bare(kind: MessageKind, from: u64, to: u64, term: u64) -> Self {
         Self {
             kind,
             from,

@@ -33,19 +33,12 @@ fn members() -> Members {
 /// An append of the leader's, node 1, behind an entry; the indices of those that change members.
 fn append(behind: u64, count: usize, changes: &[u64], commit: u64) -> Message {
     Message {
-        kind: MessageKind::Append,
-        from: 1,
-        to: 3,
-        term: 1,
         index: behind,
         log_term: u64::from(behind > 0),
         commit,
-        commit_term: 0,
-        reject: false,
-        hint: 0,
-        context: None,
         entries: vec![1; count],
         members: changes.to_vec(),
+        ..Message::bare(MessageKind::Append, 1, 3, 1)
     }
 }
 

@@ -27,21 +27,7 @@ fn node(id: u64) -> Core {
 
 /// What node 1, which leads, says: that it is there.
 fn heartbeat(to: u64, term: u64) -> Message {
-    Message {
-        kind: MessageKind::Heartbeat,
-        from: 1,
-        to,
-        term,
-        index: 0,
-        log_term: 0,
-        commit: 0,
-        commit_term: 0,
-        reject: false,
-        hint: 0,
-        context: None,
-        entries: Vec::new(),
-        members: Vec::new(),
-    }
+    Message::bare(MessageKind::Heartbeat, 1, to, term)
 }
 
 /// Does what there is to do, all of it synced at once. What the node says.

@@ -91,21 +91,8 @@ impl Machine {
 /// A frame that carries a number.
 pub fn frame(from: NodeId, to: NodeId, number: u64, body: Option<usize>) -> Frame {
     let kind = if body.is_some() { MessageKind::Append } else { MessageKind::Heartbeat };
-    let message = Message {
-        kind,
-        from,
-        to,
-        term: number,
-        index: 0,
-        log_term: 0,
-        commit: 0,
-        commit_term: 0,
-        reject: false,
-        hint: 0,
-        context: None,
-        entries: body.map(|_| number).into_iter().collect(),
-        members: Vec::new(),
-    };
+    let entries = body.map(|_| number).into_iter().collect();
+    let message = Message { entries, ..Message::bare(kind, from, to, number) };
     let entry = |len| {
         let head = EntryHead {
             kind: EntryKind::Mutations,
