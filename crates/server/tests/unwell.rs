@@ -231,6 +231,20 @@ fn count(log: &[String], what: &str) -> usize {
     log.iter().filter(|line| line.contains(what)).count()
 }
 
+/// What is said of tables that can't be written, until commits are refused and after.
+const OF_TABLES: [&str; 4] = [
+    "what is in memory can't be moved into tables",
+    "tables are written and merged again",
+    "commits are refused",
+    "commits are not refused any more",
+];
+
+fn assert_each_once(log: &[String], said: &[&str]) {
+    for what in said {
+        assert_eq!(count(log, what), 1, "{what}: {log:#?}");
+    }
+}
+
 /// Flips a bit in the middle of the file, and gives its name.
 fn damage(place: &Place, (path, len): &(PathBuf, u64)) -> String {
     place.sim.flip_bit(&place.machine, path, len / 2).unwrap();
@@ -332,14 +346,7 @@ fn a_flush_that_fails_is_told_everywhere_before_commits_are_refused_for_it_and_t
         place.put(0).unwrap();
         place.told().assert_well();
     });
-    for what in [
-        "what is in memory can't be moved into tables",
-        "tables are written and merged again",
-        "commits are refused",
-        "commits are not refused any more",
-    ] {
-        assert_eq!(count(&log, what), 1, "{what}: {log:#?}");
-    }
+    assert_each_once(&log, &OF_TABLES);
 }
 
 #[test]
@@ -503,14 +510,7 @@ fn a_flush_that_waits_for_its_disk_is_told_everywhere_until_the_disk_answers() {
         place.put(0).unwrap();
         place.told().assert_well();
     });
-    for what in [
-        "what is in memory can't be moved into tables",
-        "tables are written and merged again",
-        "commits are refused",
-        "commits are not refused any more",
-    ] {
-        assert_eq!(count(&log, what), 1, "{what}: {log:#?}");
-    }
+    assert_each_once(&log, &OF_TABLES);
 }
 
 /// Commits that met with a full window waited for the disk, as long as that took.
