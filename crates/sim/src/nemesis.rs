@@ -55,6 +55,17 @@ pub(crate) struct Orders {
     pub restarts: f64,
 }
 
+/// A network on which bytes are late, and connections stand still, for so long at most, or break.
+pub(crate) fn bad_network(random: &mut Random, clog_max: Duration) -> NetworkPlan {
+    NetworkPlan {
+        latency_max: Duration::from_micros(500 + random.below(20_000)),
+        clog: 0.001,
+        clog_max,
+        close: 0.001,
+        ..NetworkPlan::default()
+    }
+}
+
 /// A node's machine, and what happens to it.
 pub(crate) struct Nemesis {
     pub sim: Simulation,
@@ -272,13 +283,7 @@ impl Nemesis {
                 self.sim.run_for(time);
                 self.sim.heal(node, clients);
             }
-            _ => self.sim.set_network(NetworkPlan {
-                latency_max: Duration::from_micros(500 + self.random.below(20_000)),
-                clog: 0.001,
-                clog_max: time,
-                close: 0.001,
-                ..NetworkPlan::default()
-            }),
+            _ => self.sim.set_network(bad_network(&mut self.random, time)),
         }
     }
 

@@ -12,6 +12,7 @@
 use super::{Fleet, Machine};
 use crate::double::{Between, Doubles};
 use crate::link::Link;
+use crate::nemesis::bad_network;
 use crate::plan::DIR;
 use plinth_client::Endpoint;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
@@ -178,13 +179,7 @@ impl Fleet {
             2 => self.sim.clog(machine.door(), clients, time),
             3 => self.sim.clog(machine.door(), other, time),
             4 => self.sim.partition(machine.door(), clients),
-            _ => self.sim.set_network(NetworkPlan {
-                latency_max: Duration::from_micros(500 + self.random.below(20_000)),
-                clog: 0.001,
-                clog_max: time,
-                close: 0.001,
-                ..NetworkPlan::default()
-            }),
+            _ => self.sim.set_network(bad_network(&mut self.random, time)),
         }
     }
 
