@@ -18,6 +18,10 @@ pub(super) const SILENCE: Duration = Duration::from_millis(250);
 /// For how long servers are looked for that are not there and may have what others lack.
 const SEARCH: Duration = Duration::from_secs(2);
 
+/// For how long another leader is waited for where the one that there is has a broken disk. It gives
+/// way within seconds, or nobody can take its part, and whoever waits is to be told why.
+const FAILOVER: Duration = Duration::from_secs(10);
+
 /// Who can answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Whom {
@@ -243,34 +247,36 @@ impl<T: Send + 'static> Op<T> {
             (1006 | 1037 | 2100 | 2104 | 2107, _) => true,
             // Whoever leads has a broken disk, and has done nothing: another one will lead.
             (1510 | 1521 | 1522, Whom::Leader | Whom::LeaderOnce) => {
-                cluster.has_others(1 << at, false)
+                self.age(cluster) < FAILOVER && cluster.has_others(1 << at, false)
             }
             (_, Whom::LeaderOnce) => false,
             // Lost, or stopping.
             (1026 | 1043 | 1100, _) => true,
             // Its disk doesn't give what is read, and those of others may.
-            (1510 | 1521, Whom::Any | Whom::AnyForLong) => {
+            (1510 | 1521, _) => {
                 let tried = self.state().tried;
                 cluster.has_others(tried, true)
             }
             // What is read is damaged there. Others have rows of their own, and are waited for.
-            (1522, Whom::Any | Whom::AnyForLong) => {
+            (1522, _) => {
                 let damaged = self.state().damaged | 1 << at;
                 cluster.has_others(damaged, false)
             }
             // It lags, and others may not.
             (1009, Whom::Any) => self.state().tried.count_ones() == 1,
             (1009 | 2011, Whom::WhoeverHasIt) => {
-                let (tried, first) = {
-                    let state = self.state();
-                    (state.tried, state.first.unwrap_or_default())
-                };
+                let tried = self.state().tried;
                 // One that isn't there at the moment may have it.
-                let is_young = cluster.env.now().saturating_sub(first) < SEARCH;
-                cluster.has_others(tried, !is_young)
+                cluster.has_others(tried, self.age(cluster) >= SEARCH)
             }
             _ => false,
         }
+    }
+
+    /// How long ago somebody was asked first.
+    fn age(&self, cluster: &Cluster) -> Duration {
+        let first = self.state().first.unwrap_or_default();
+        cluster.env.now().saturating_sub(first)
     }
 }
 
@@ -338,6 +344,56 @@ impl<T: Send + 'static> Pending for Op<T> {
         let promise = self.state().promise.take();
         if let Some(promise) = promise {
             promise.send(Err(error.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::RemoteOptions;
+    use super::super::super::cluster_file::ClusterFile;
+    use super::*;
+    use plinth_env::reply::promise;
+    use plinth_env::simulated::Simulation;
+
+    /// Whether what the first of two servers answers, asked so long ago, has others asked.
+    fn is_asked_again(whom: Whom, error: &Error, ago: Duration, damaged: u64) -> bool {
+        let sim = Simulation::new(1);
+        let env = sim.process("client");
+        sim.run_for(Duration::from_secs(60));
+        let file = ClusterFile::parse("a:b@10.9.9.1:1,10.9.9.2:1").unwrap();
+        let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
+        let cluster = Cluster::connect(&env, &file, &options, &Arc::default());
+        let op = Op::<()>::new(whom, Box::new(|_| unreachable!("nobody is asked")), promise().0);
+        {
+            let mut state = op.state();
+            (state.tried, state.damaged) = (1, damaged);
+            state.first = Some(env.now() - ago);
+        }
+        let again = op.is_to_be_asked_again(&cluster, 0, error);
+        cluster.close();
+        again
+    }
+
+    #[test]
+    fn another_leader_is_waited_for_where_a_disk_is_broken_and_not_for_ever() {
+        for error in [Error::io_error(), Error::io_timeout(), Error::file_corrupt()] {
+            for whom in [Whom::Leader, Whom::LeaderOnce] {
+                let again = |ago| is_asked_again(whom, &error, ago, 0);
+                assert!(again(Duration::ZERO) && again(FAILOVER / 2), "{whom:?}: {error}");
+                assert!(!again(FAILOVER), "{whom:?}: {error}");
+            }
+        }
+        let unknown = Error::commit_unknown_result();
+        assert!(!is_asked_again(Whom::LeaderOnce, &unknown, Duration::ZERO, 0));
+    }
+
+    #[test]
+    fn what_is_damaged_on_one_server_is_asked_of_those_where_it_is_not() {
+        let damage = Error::file_corrupt();
+        for whom in [Whom::Any, Whom::AnyForLong, Whom::WhoeverHasIt] {
+            assert!(is_asked_again(whom, &damage, 2 * FAILOVER, 0), "{whom:?}");
+            assert!(!is_asked_again(whom, &damage, Duration::ZERO, 0b10), "{whom:?}");
         }
     }
 }
