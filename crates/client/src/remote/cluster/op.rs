@@ -18,8 +18,8 @@ pub(super) const SILENCE: Duration = Duration::from_millis(250);
 /// For how long servers are looked for that are not there and may have what others lack.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// For how long another leader is waited for where the one that there is has a broken disk. It gives
-/// way within seconds, or nobody can take its part, and whoever waits is to be told why.
+/// For how long another leader is waited for where the one that there is has a broken disk. It
+/// gives way within seconds, or nobody can take its part, and whoever waits is to be told why.
 const FAILOVER: Duration = Duration::from_secs(10);
 
 /// Who can answer.
