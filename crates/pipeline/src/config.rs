@@ -34,7 +34,8 @@ pub struct NodeConfig {
     /// that writes rows is taken. `None`: as much as they need.
     pub memory_bytes: Option<u64>,
     /// Bytes of the newest entries that a member of a cluster keeps for others that are behind,
-    /// beyond what it needs itself.
+    /// beyond what it needs itself. One that has no entry yet takes rows where there are more than
+    /// an eighth of that.
     pub follower_log_bytes: u64,
     /// Bytes of rows that a member which is too far behind asks others for at a time.
     pub rows_chunk_bytes: u64,

@@ -129,8 +129,11 @@ impl Node {
             cluster_id: membership.cluster_id,
             node: membership.node,
         });
-        let taking_part =
-            plinth_replication::Config { spoken: config.spoken, ..membership.taking_part() };
+        let taking_part = plinth_replication::Config {
+            spoken: config.spoken,
+            most_log_bytes: config.follower_log_bytes / 8,
+            ..membership.taking_part()
+        };
         let member = Member::start(env, taking_part, log, peers.clone(), keeper);
         let member = or_close(&*reader, member.map_err(NodeError::from)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));

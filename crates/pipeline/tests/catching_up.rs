@@ -216,6 +216,44 @@ fn a_new_node_gets_its_rows_from_members_that_have_no_first_entry_any_more() {
     }
 }
 
+/// All entries are there, and rows are less to send than they are: a new node got 10 million rows as
+/// entries, at half the speed and a seventh of the others' commits. Of a short log it takes
+/// entries: that takes no opening anew.
+#[test]
+fn a_new_node_takes_rows_where_the_log_is_whole_and_long() {
+    for engine in ENGINES {
+        for is_long in [false, true] {
+            let what = format!("{engine:?}, a long log: {is_long}");
+            let follower_log_bytes = if is_long { 80_000 } else { 8_000_000 };
+            let whole =
+                NodeConfig { checkpoint_bytes: 1 << 20, follower_log_bytes, ..config(engine) };
+            let mut machines = Machines::new(60, 3, whole);
+            let leader = machines.await_leader(|_| true);
+            fill(&machines, leader, 0, 60);
+            let log = machines.envs[leader].files().list("/db/gen-1/log");
+            let log = machines.sim.run_until(log).expect("a list");
+            let first = log.iter().filter(|name| name.starts_with("segment-")).min();
+            let first = first.map(String::as_str);
+            assert_eq!(
+                first,
+                Some("segment-0000000000000001.log"),
+                "{what}: all entries are there"
+            );
+            let new = machines.join(leader, "10.0.0.9:4500").expect("it is taken in");
+            fill(&machines, leader, 1000, 20);
+            await_equal(&machines, new, &what);
+            assert_eq!(generation(&machines, new) != "gen-1", is_long, "{what}");
+            // One that has something gets what it lacks as entries, however long the log is.
+            machines.crash(new);
+            fill(&machines, leader, 2000, 60);
+            let before = generation(&machines, new);
+            machines.open(new).expect("it opens");
+            await_equal(&machines, new, &what);
+            assert_eq!(generation(&machines, new), before, "{what}");
+        }
+    }
+}
+
 /// All file calls of a machine so far.
 fn calls(machines: &Machines, at: usize) -> u64 {
     let kinds = [CallKind::Read, CallKind::Write, CallKind::Sync, CallKind::Open, CallKind::Rename];

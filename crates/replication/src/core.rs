@@ -56,6 +56,8 @@ pub struct Config {
     pub election_ticks: usize,
     /// How many entries one message carries at most, about; never more than [`MAX_ENTRIES`].
     pub message_entries: usize,
+    /// A node that has no entry yet takes rows where the log has more bytes than these.
+    pub most_log_bytes: u64,
     /// What this node speaks.
     pub spoken: Spoken,
     /// A bug to have, for tests of tests.
@@ -75,6 +77,7 @@ impl Config {
             heartbeat_ticks: 5,
             election_ticks: 20,
             message_entries: 1024,
+            most_log_bytes: u64::MAX,
             spoken: Spoken::THIS,
             #[cfg(feature = "planted-bugs")]
             planted: crate::planted::Planted::None,
@@ -141,7 +144,8 @@ struct Held {
 /// What others have shown a node to lack, and what it remembers to show others.
 #[derive(Default)]
 struct Lacks {
-    /// The entry behind which the leader's log begins: entries from before are missing here.
+    /// The entry behind which the leader's log begins, or up to which it would have this node take
+    /// rows: entries from before are missing here.
     behind: Option<EntryId>,
     /// Why the node may take no part: what it acknowledged or promised is missing.
     forgotten: Option<ReplicationError>,
@@ -227,7 +231,8 @@ impl Core {
             pre_vote: true,
             ..raft::Config::default()
         };
-        let store = Store { terms, hard_state, members: conf_state, behind: Mutex::default() };
+        let behind = Mutex::default();
+        let store = Store { terms, hard_state, members: conf_state, behind, rows_upto: None };
         let logger = Logger::root(Discard, o!());
         let node =
             RawNode::new(&wanted, store, &logger).map_err(|error| invalid(error.to_string()))?;
@@ -439,8 +444,8 @@ impl Core {
         }
     }
 
-    /// The leader has no entries any more that it believes this node to lack. If they are here all
-    /// the same, because rows were taken in say, the leader is told how far it may go on from; if
+    /// The leader has no entries any more that it believes this node to lack, or more of them than
+    /// it would send to a node that has none. If they are here all the same, because rows were taken in say, the leader is told how far it may go on from; if
     /// not, rows are needed.
     fn hear_of_a_later_beginning(&mut self, message: &Message) {
         let raft = &self.node.raft;
@@ -472,18 +477,26 @@ impl Core {
         }
     }
 
-    /// If this node needs rows because entries that it lacks are in the leader's log no more: the
-    /// entry behind which that log begins.
+    /// If this node needs rows because it is sent no entries: the entry that they have to reach.
     pub fn behind(&self) -> Option<EntryId> {
         self.lacks.behind.filter(|begin| begin.index > self.committed)
     }
 
-    /// What is said to nodes that need entries from before the log begins.
+    /// The log has so many bytes. Once they are too many, who has no entry at all is told to take
+    /// rows, although all entries are here: rows are fewer, and cost less to take.
+    pub fn look_at_size(&mut self, log_bytes: u64) {
+        let is_long = log_bytes > self.config.most_log_bytes && self.committed > 0;
+        let Some(term) = self.terms().term_of(self.committed).filter(|_| is_long) else { return };
+        let upto = EntryId { index: self.committed, term };
+        self.node.mut_store().rows_upto.get_or_insert(upto);
+    }
+
+    /// What is said to nodes that need entries from before the log begins, or had better take rows.
     fn tell_those_behind(&mut self) -> Vec<Message> {
         let (from, term) = (self.config.id, self.node.raft.term);
         let store = self.node.mut_store();
+        let EntryId { index, term: log_term } = store.rows_needed();
         let behind = store.behind.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let EntryId { index, term: log_term } = store.terms.begins_behind();
         let tell =
             |to| Message { index, log_term, ..Message::bare(MessageKind::Behind, from, to, term) };
         let messages = std::mem::take(behind).into_iter().map(tell).collect();

@@ -165,6 +165,7 @@ impl Driver {
             if self.env.now() >= next_tick {
                 next_tick = self.env.now() + TICK;
                 self.core.forget(self.log.first_index() - 1);
+                self.core.look_at_size(self.log.view().bytes());
                 self.core.tick();
                 self.publish();
                 self.proofs.tick();

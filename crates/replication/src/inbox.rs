@@ -65,7 +65,7 @@ pub(crate) struct Told {
     pub(crate) members: (Arc<Members>, u64),
     /// A moment ago: up to which index entries are committed, and the last one.
     pub(crate) indices: (u64, u64),
-    /// The entry behind which the leader's log begins, if this node lacks any from before.
+    /// The entry that rows have to reach, if this node lacks entries that it is sent no more.
     pub(crate) behind: Option<EntryId>,
     /// The term in which it leads, once an entry of that term is committed.
     pub(crate) leads: Option<u64>,

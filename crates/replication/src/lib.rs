@@ -29,8 +29,9 @@
 //!
 //! ## Not here
 //! Files (`log`), sockets, who is to be a member (`pipeline`). That a node needs rows, since the
-//! leader's log begins behind its own, is found here ([`Standing::behind`]), and what they travel
-//! in is a [`Parcel`]; who sends and takes them is `pipeline`.
+//! leader's log begins behind its own, or is long and this node has nothing of it, is found here
+//! ([`Standing::behind`]), and what they travel in is a [`Parcel`]; who sends and takes them is
+//! `pipeline`.
 //!
 //! Read next: `core.rs`, `proving.rs`, `members.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`;
 //! then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.

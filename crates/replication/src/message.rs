@@ -53,7 +53,8 @@ pub enum MessageKind {
     HeartbeatReply = 8,
     /// The leader wants this node to lead instead, at once.
     TakeOver = 9,
-    /// The leader's log begins behind this entry: a follower that has less needs rows.
+    /// Entries up to this one are not sent: the leader's log begins behind it, or a follower that
+    /// has none of them had better take rows. A follower that has less needs rows.
     Behind = 10,
 }
 

@@ -143,8 +143,19 @@ pub(crate) struct Store {
     pub(crate) terms: Terms,
     pub(crate) hard_state: HardState,
     pub(crate) members: ConfState,
-    /// Nodes that need entries from before the log begins.
+    /// Nodes that need entries from before the log begins, or that are to take rows instead.
     pub(crate) behind: Mutex<BTreeSet<NodeId>>,
+    /// Whoever has no entry yet is told to take rows, up to this entry at least, although all
+    /// entries are here.
+    pub(crate) rows_upto: Option<EntryId>,
+}
+
+impl Store {
+    /// The entry that rows for those behind have to reach, at least.
+    pub(crate) fn rows_needed(&self) -> EntryId {
+        let begin = self.terms.begins_behind();
+        self.rows_upto.filter(|_| begin.index == 0).unwrap_or(begin)
+    }
 }
 
 impl Storage for Store {
@@ -157,9 +168,11 @@ impl Storage for Store {
         low: u64,
         high: u64,
         max_size: impl Into<Option<u64>>,
-        _context: GetEntriesContext,
+        context: GetEntriesContext,
     ) -> raft::Result<Vec<Entry>> {
-        if low <= self.terms.begins_behind.index {
+        // What `raft` wants to send is what it would wait for.
+        let is_for_a_new_node = low == 1 && context.can_async();
+        if low <= self.terms.begins_behind.index || is_for_a_new_node && self.rows_upto.is_some() {
             return Err(raft::Error::Store(StorageError::Compacted));
         }
         // An entry without a body has about so many bytes.

@@ -95,6 +95,7 @@ fn first_of(members: &Members, seed: u64) -> (Core, Proving) {
         heartbeat_ticks: 2,
         election_ticks: 5,
         message_entries: 8,
+        most_log_bytes: 1 << 20,
         spoken: plinth_replication::Spoken::THIS,
         planted: Planted::None,
     };
@@ -128,6 +129,7 @@ fn no_message_makes_a_core_panic() {
                         sent.extend(core.persisted(ticket));
                     }
                 }
+                5 if random.chance(0.1) => core.look_at_size(u64::MAX),
                 5 => core.forget(core.committed().saturating_sub(random.below(4))),
                 6 | 7 => {
                     if let Some(answer) = sent.pop().as_ref().and_then(answer) {
