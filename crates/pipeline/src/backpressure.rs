@@ -12,7 +12,7 @@
 //! | the node has failed | | all |
 //! | memory for rows is full (`memory`) | | those that write rows |
 //! | the disk is full | while room is being made | those that write rows |
-//! | the window is full | while versions leave it | |
+//! | the window is full, or takes the last of the memory for rows | while versions leave it | |
 //! | tables can't be written, or the disk doesn't answer, and the window is full (`ssd`) | | all |
 //! | the disk doesn't answer what the log waits for | they wait for it, and that is told | |
 //!
@@ -48,6 +48,8 @@ const ELECTION: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after room was made the files that are in nobody's way any more may take to go.
 const SETTLING: Duration = Duration::from_millis(500);
+/// From this share of the memory for rows on, pinned snapshots must go that take much of it.
+const CROWDED: f64 = 0.875;
 /// Keys of the system with this prefix are layers' data.
 const LAYERS: &[u8] = b"\xff\x02";
 
@@ -63,13 +65,34 @@ enum Verdict {
     },
 }
 
-/// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none.
+/// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none. What
+/// was overwritten lately is part of it, and leaves by itself: commits wait for that.
 pub(crate) fn look_at_memory(replica: &Replica) -> f64 {
     let Some(bound) = replica.config.rows_bound() else { return 0.0 };
     let memory = replica.storage.memory();
     let taken = memory.data + memory.window + ROW_BYTES * replica.storage.count();
-    replica.health.refusals.set_memory_full(taken >= bound);
+    let stays = taken.saturating_sub(memory.window.saturating_sub(memory.pinned));
+    replica.health.refusals.set_full(stays >= bound, taken >= bound);
     taken as f64 / bound.max(1) as f64
+}
+
+/// Ends the oldest of the snapshots that clients hold, if what they keep is about to have others
+/// wait, or be refused, who write rows. What that sets free goes little by little: to be called
+/// now and then.
+pub(crate) fn end_snapshots(replica: &Replica) {
+    let keeps_memory = replica.config.rows_bound().is_some_and(|bound| {
+        replica.storage.memory().pinned >= bound / 16 && look_at_memory(replica) >= CROWDED
+    });
+    let keeps_disk = || {
+        let kept = replica.storage.tables().map_or(0, |tables| tables.pinned_bytes);
+        kept > 0 && replica.space.level() == Level::Kept
+    };
+    if (keeps_memory || keeps_disk())
+        && let Some(version) = replica.storage.held().end_oldest()
+    {
+        probe!("pipeline: a pinned snapshot is ended for want of room");
+        crate::events::snapshot_ended(version);
+    }
 }
 
 fn ask(replica: &Replica, disk: Level) -> Verdict {
@@ -86,7 +109,7 @@ fn ask(replica: &Replica, disk: Level) -> Verdict {
     if disk == Level::Kept {
         return Verdict::Slower(Cause::Disk);
     }
-    if replica.storage.fullness() < 1.0 {
+    if replica.storage.fullness() < 1.0 && !replica.health.refusals.is_window_full() {
         return Verdict::Go;
     }
     match replica.tables_trouble() {
@@ -145,6 +168,7 @@ pub(crate) async fn admit(
         // What moves versions on is what empties the window.
         return batch;
     }
+    look_at_memory(replica);
     loop {
         let disk = look_at_disk(replica, &batch).await;
         let now = replica.env.now();
@@ -203,6 +227,7 @@ fn let_versions_go_by(leader: &Leader, batcher: &mut Batcher) {
     batcher.resolver.forget_before(begin);
     replica.storage.note_elsewhere(batcher.resolver.memory());
     replica.writer().forget_before(begin, FORGET_ROWS);
+    look_at_memory(replica);
 }
 
 /// In a cluster entries alone move versions: this one does nothing else, and nobody waits for it.

@@ -227,6 +227,12 @@ pub(crate) fn refused(over: Over) {
     tracing::warn!(commits, seconds, "commits are not refused any more");
 }
 
+/// A pinned snapshot of this version was ended, since there is no room for rows beside what such
+/// ones keep.
+pub(crate) fn snapshot_ended(version: Version) {
+    tracing::warn!(version, "a pinned snapshot was ended: what it kept left no room for rows");
+}
+
 /// Reads meet with damaged files: the first of a burst.
 pub(crate) fn damaged(error: &NodeError) {
     tracing::error!(code = error.code(), error = %error, "a damaged file was met with");

@@ -163,6 +163,9 @@ impl Pace {
             let memory = leader.replica.storage.memory();
             // Slower writes wouldn't make what pinned versions keep any less.
             let window_bytes = memory.window.saturating_sub(memory.pinned);
+            let is_crowded = window_bytes >= leader.replica.config.load.window_bytes / 2;
+            leader.replica.health.refusals.set_crowded(is_crowded);
+            backpressure::end_snapshots(&leader.replica);
             let waiting = leader.gate.held_back() as u64;
             let gauges = Gauges {
                 queue_bytes,

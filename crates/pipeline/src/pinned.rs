@@ -6,8 +6,14 @@
 //! snapshot is dropped, however much is written meanwhile. The engine `memory` keeps an old row in
 //! memory for each key that is written meanwhile. To a client it is a database that nobody writes
 //! to: every transaction reads the pinned version, and commits of writes are refused.
+//!
+//! Whoever holds snapshots must not keep others from writing. Before what they keep takes the last
+//! of the memory for rows, or while the disk has no room for rows, they are ended, the oldest
+//! first ([`Held`]): whoever reads on is told so. What is given to other nodes and to backups goes
+//! by [`Node::pin`], and isn't ended.
 
-use crate::failure::NodeResult;
+use crate::batch_lock::lock;
+use crate::failure::{NodeError, NodeResult};
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
@@ -17,13 +23,63 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector,
     KeySpace, RangeLocks, RangeRead, RangeResult, Version, system,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// A version of a node's database that stays as it was. Keeps the node, and the files it needs,
 /// until it is dropped.
 struct PinnedSnapshot {
     node: Arc<Node>,
-    pinned: Box<dyn PinnedVersion>,
+    version: Version,
+    kept: Arc<Kept>,
+}
+
+/// What a snapshot keeps; `None` once it was ended.
+struct Kept(RwLock<Option<Arc<dyn PinnedVersion>>>);
+
+impl Kept {
+    fn read(&self) -> NodeResult<Arc<dyn PinnedVersion>> {
+        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        kept.clone().ok_or_else(ended)
+    }
+
+    /// Lets go of it; gives its version, if that wasn't done before. Reads under way end.
+    fn end(&self) -> Option<Version> {
+        let kept = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        kept.map(|kept| kept.version())
+    }
+}
+
+#[cold]
+fn ended() -> NodeError {
+    let what = "this pinned snapshot was ended: what it kept would have left others no room to write; pin another one";
+    NodeError::Gone(what.into())
+}
+
+/// The snapshots that are held, in the order in which they were pinned.
+#[derive(Default)]
+pub(crate) struct Held(Mutex<Vec<Weak<Kept>>>);
+
+impl Held {
+    fn add(&self, kept: &Arc<Kept>) {
+        let mut held = lock(&self.0);
+        held.retain(|kept| kept.strong_count() > 0);
+        held.push(Arc::downgrade(kept));
+    }
+
+    /// Ends the oldest one; gives its version, if there was one.
+    pub fn end_oldest(&self) -> Option<Version> {
+        loop {
+            let oldest = {
+                let mut held = lock(&self.0);
+                let count = held.len();
+                held.drain(..count.min(1)).next()?
+            };
+            // Outside the lock: it may have files to remove.
+            if let Some(version) = oldest.upgrade().and_then(|kept| kept.end()) {
+                return Some(version);
+            }
+        }
+    }
 }
 
 impl Node {
@@ -35,9 +91,12 @@ impl Node {
     /// # Errors
     /// Those of writing files.
     pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> NodeResult<Pinned> {
-        let pinned = self.pin().await?;
+        let pinned: Arc<dyn PinnedVersion> = self.pin().await?.into();
         let version = pinned.version();
-        Ok(Pinned { version, endpoint: Arc::new(PinnedSnapshot { node: self.clone(), pinned }) })
+        let kept = Arc::new(Kept(RwLock::new(Some(pinned))));
+        self.replica.storage.held().add(&kept);
+        let snapshot = PinnedSnapshot { node: self.clone(), version, kept };
+        Ok(Pinned { version, endpoint: Arc::new(snapshot) })
     }
 
     /// The same, for whoever wants rows in chunks, to send or to keep them.
@@ -57,6 +116,14 @@ impl PinnedSnapshot {
     fn metrics(&self) -> &Metrics {
         &self.node.replica.counters.metrics
     }
+
+    /// What its rows answer, if it hasn't been ended.
+    fn of_kept<T: Send>(&self, ask: impl FnOnce(&dyn PinnedVersion) -> Reply<T>) -> Reply<T> {
+        match self.kept.read() {
+            Ok(kept) => ask(&*kept),
+            Err(ended) => Reply::ready(Err(ended.into())),
+        }
+    }
 }
 
 impl Endpoint for PinnedSnapshot {
@@ -65,11 +132,15 @@ impl Endpoint for PinnedSnapshot {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        let version = self.pinned.version();
+        let version = self.version;
+        let pinned = match self.kept.read() {
+            Ok(pinned) => pinned,
+            Err(ended) => return Reply::ready(Err(ended.into())),
+        };
         let mut keys = KeyList::new();
         keys.push(system::METADATA_VERSION);
         keys.push(system::RANGE_LOCKS);
-        let mut values = self.pinned.get_many(KeySpace::System, &keys).err_into();
+        let mut values = pinned.get_many(KeySpace::System, &keys).err_into();
         // What was half there at that version stays so.
         let answer = move |values: Vec<Option<Bytes>>| {
             let mut values = values.into_iter();
@@ -93,12 +164,12 @@ impl Endpoint for PinnedSnapshot {
         keys: &KeyList,
     ) -> Reply<Vec<Option<Bytes>>> {
         self.metrics().read_values(keys.len());
-        self.pinned.get_many(space, keys).err_into()
+        self.of_kept(|kept| kept.get_many(space, keys).err_into())
     }
 
     fn get_key(&self, _version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
         self.metrics().read_values(1);
-        self.pinned.get_key(space, selector).err_into()
+        self.of_kept(|kept| kept.get_key(space, selector).err_into())
     }
 
     fn get_range(
@@ -108,7 +179,7 @@ impl Endpoint for PinnedSnapshot {
         read: &RangeRead,
     ) -> Reply<RangeResult> {
         self.metrics().add(Count::Reads, 1);
-        let mut reply = self.pinned.get_range(space, read).err_into();
+        let mut reply = self.of_kept(|kept| kept.get_range(space, read).err_into());
         let Some(result) = reply.try_take() else { return reply };
         if let Ok(result) = &result {
             self.metrics().read_rows(result);
@@ -129,14 +200,15 @@ impl Endpoint for PinnedSnapshot {
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        Reply::ready(Ok(
-            i64::try_from(self.pinned.range_size(&range.begin, &range.end)).unwrap_or(i64::MAX)
-        ))
+        self.of_kept(|kept| {
+            let bytes = kept.range_size(&range.begin, &range.end);
+            Reply::ready(Ok(i64::try_from(bytes).unwrap_or(i64::MAX)))
+        })
     }
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
         let chunk = u64::try_from(chunk).unwrap_or(0).max(1);
-        Reply::ready(Ok(self.pinned.split_points(&range.begin, &range.end, chunk)))
+        self.of_kept(|kept| Reply::ready(Ok(kept.split_points(&range.begin, &range.end, chunk))))
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {

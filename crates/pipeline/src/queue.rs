@@ -54,6 +54,9 @@ const EXPECTED: Duration = Duration::from_millis(10);
 /// are to have had their turn.
 const LARGE_RATE: u32 = 20 << 20;
 
+/// How many times as long large ones wait while much was overwritten lately.
+const CROWDED_TURNS: u32 = 8;
+
 /// A transaction and whoever waits for its fate.
 pub(crate) struct Submitted {
     pub request: CommitRequest,
@@ -113,6 +116,16 @@ impl Drop for Answer {
             self.tell(Err(NodeError::Unknown(detail.into())));
         }
     }
+}
+
+/// How things stand when somebody wants the next batch.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Look {
+    pub now: Duration,
+    /// Batches are on their way, whose clients may come again.
+    pub is_busy: bool,
+    /// So much was overwritten lately that transactions begin more slowly, if more is.
+    pub is_crowded: bool,
 }
 
 /// What the reader of the queue gets.
@@ -193,9 +206,9 @@ impl State {
 
     /// The next batch, and whether it is of large ones behind small ones. None if nothing waits
     /// that may go by now.
-    fn take_batch(&mut self, now: Duration) -> Option<(Vec<Submitted>, bool)> {
-        let small_waits = !self.small.is_empty();
-        if !self.large.is_empty() && (self.closed || self.turns.large_may_go(now, small_waits)) {
+    fn take_batch(&mut self, look: Look) -> Option<(Vec<Submitted>, bool)> {
+        let (now, small_waits) = (look.now, !self.small.is_empty());
+        if !self.large.is_empty() && (self.closed || self.turns.large_may_go(look, small_waits)) {
             let (batch, bytes) = take_front(&mut self.large, LARGE_BATCH_BYTES);
             self.large_bytes -= bytes;
             return Some((batch, self.turns.large_go(now, bytes, small_waits)));
@@ -232,8 +245,9 @@ struct Turns {
     owed: usize,
     /// Until when small ones are expected to come.
     expected_until: Duration,
-    /// Until when a large one waits for them at most.
+    /// Until when a large one waits for them at most, and how long that is from the last one on.
     patient_until: Duration,
+    patience: Duration,
     /// There were small ones lately, that large ones let go first.
     are_shared: bool,
     /// The last batch was a large one.
@@ -248,14 +262,23 @@ impl Turns {
         }
     }
 
-    fn large_may_go(&self, now: Duration, small_waits: bool) -> bool {
-        let comes_small = small_waits || now < self.expected_until;
-        self.owed == 0 || !comes_small || now >= self.patient_until
+    fn large_may_go(&self, look: Look, small_waits: bool) -> bool {
+        let comes_small = small_waits || look.now < self.expected_until;
+        let is_next = self.owed == 0 && !look.is_crowded;
+        is_next || !comes_small || look.now >= self.patient_until(look)
+    }
+
+    /// Until when a large one waits at most. What it overwrites would have transactions begin more
+    /// slowly while much was overwritten lately: then others have longer turns.
+    fn patient_until(&self, look: Look) -> Duration {
+        let longer =
+            if look.is_crowded { self.patience * (CROWDED_TURNS - 1) } else { Duration::ZERO };
+        self.patient_until + longer
     }
 
     /// When a large one may go for which it is too early now, if nothing else happens.
-    fn large_goes_at(&self) -> Duration {
-        self.expected_until.min(self.patient_until)
+    fn large_goes_at(&self, look: Look) -> Duration {
+        self.expected_until.min(self.patient_until(look))
     }
 
     /// A batch of large ones goes. True if the one before it was of small ones.
@@ -264,7 +287,8 @@ impl Turns {
         self.are_shared = comes_small;
         self.owed = if comes_small { bytes } else { 0 };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.patient_until = now + Duration::from_secs(1) * bytes / LARGE_RATE;
+        self.patience = Duration::from_secs(1) * bytes / LARGE_RATE;
+        self.patient_until = now + self.patience;
         !std::mem::replace(&mut self.large_was_last, true)
     }
 
@@ -411,10 +435,10 @@ impl CommitQueue {
         assert!(state.failed.is_none() || state.is_empty(), "nor does anybody wait");
     }
 
-    /// The next work. One caller at a time; `is_busy` says whether batches are in flight.
-    pub async fn next(&self, env: &Env, is_busy: impl Fn() -> bool) -> Work {
+    /// The next work. One caller at a time; `look` says how things stand.
+    pub async fn next(&self, env: &Env, look: impl Fn() -> Look) -> Work {
         loop {
-            match self.try_next(env.now(), is_busy()) {
+            match self.try_next(look()) {
                 Ok(work) => return work,
                 Err(None) => self.changed.wait().await,
                 Err(Some(pause)) => drop(race(self.changed.wait(), env.sleep(pause)).await),
@@ -423,12 +447,12 @@ impl CommitQueue {
     }
 
     /// The next work, or how long there is none if nothing is submitted meanwhile.
-    fn try_next(&self, now: Duration, is_busy: bool) -> Result<Work, Option<Duration>> {
+    fn try_next(&self, look: Look) -> Result<Work, Option<Duration>> {
         // Dropped behind the lock: whoever is told may come back.
         let _given_up;
         let mut state = lock(&self.state);
-        if is_busy {
-            state.turns.note_in_flight(now);
+        if look.is_busy {
+            state.turns.note_in_flight(look.now);
         }
         let has_gone = |first: &Submitted| first.answer.is_given_up();
         _given_up = if state.large.front().is_some_and(has_gone) {
@@ -436,7 +460,7 @@ impl CommitQueue {
         } else {
             Vec::new()
         };
-        if let Some((batch, is_long)) = state.take_batch(now) {
+        if let Some((batch, is_long)) = state.take_batch(look) {
             assert!(!batch.is_empty(), "a batch is taken of what waits");
             if !state.is_empty() {
                 self.changed.notify();
@@ -453,7 +477,7 @@ impl CommitQueue {
         }
         let waits = !state.is_empty();
         assert!(!waits || state.small.is_empty(), "small transactions go at once");
-        Err(waits.then(|| state.turns.large_goes_at().saturating_sub(now)))
+        Err(waits.then(|| state.turns.large_goes_at(look).saturating_sub(look.now)))
     }
 }
 
@@ -473,13 +497,17 @@ mod tests {
     /// The sizes of the batches that may go at this time, in kibibytes.
     fn batches(queue: &CommitQueue, now: Duration) -> Vec<Vec<usize>> {
         let mut batches = Vec::new();
-        while let Ok(Work::Batch { batch, is_long }) = queue.try_next(now, false) {
+        while let Ok(Work::Batch { batch, is_long }) = queue.try_next(at(now)) {
             queue.check_invariants();
             let is_large = batch[0].request.size() >= limits::LARGE_TRANSACTION;
             assert!(is_large || !is_long, "only a large one is long");
             batches.push(batch.iter().map(|one| one.request.size() >> 10).collect());
         }
         batches
+    }
+
+    fn at(now: Duration) -> Look {
+        Look { now, ..Look::default() }
     }
 
     /// Leaves transactions of so many kibibytes.
@@ -496,7 +524,7 @@ mod tests {
         let queue = CommitQueue::default();
         let replies = submit(&queue, &[1600, 1600, 1, 2, 1700]);
         assert_eq!(queue.depth().0, 5);
-        let Ok(Work::Batch { batch: first, is_long }) = queue.try_next(NOW, false) else {
+        let Ok(Work::Batch { batch: first, is_long }) = queue.try_next(at(NOW)) else {
             panic!("a batch")
         };
         assert_eq!((first.len(), first[0].request.size() >> 10, is_long), (1, 1600, true));
@@ -546,11 +574,11 @@ mod tests {
             Err(Some(pause)) => pause,
             _ => panic!("it isn't time yet"),
         };
-        assert_eq!(until(queue.try_next(now, true)), EXPECTED);
+        assert_eq!(until(queue.try_next(Look { is_busy: true, ..at(now) })), EXPECTED);
         queue.ask_for_chores();
-        assert!(matches!(queue.try_next(now, true), Ok(Work::Chores)));
+        assert!(matches!(queue.try_next(Look { is_busy: true, ..at(now) }), Ok(Work::Chores)));
         now += EXPECTED / 2;
-        assert_eq!(until(queue.try_next(now, false)), EXPECTED / 2);
+        assert_eq!(until(queue.try_next(at(now))), EXPECTED / 2);
         now += EXPECTED / 2;
         assert_eq!(batches(&queue, now), [[5 << 10]]);
         // Seldom as they come, small ones hold nobody up for long.
@@ -560,7 +588,7 @@ mod tests {
         while batches(&queue, now).is_empty() {
             now += EXPECTED / 2;
             replies.extend(submit(&queue, &[1]));
-            let Ok(Work::Batch { batch, .. }) = queue.try_next(now, false) else {
+            let Ok(Work::Batch { batch, .. }) = queue.try_next(at(now)) else {
                 panic!("small ones go at once")
             };
             if batch[0].request.size() >= limits::LARGE_TRANSACTION {
@@ -573,6 +601,39 @@ mod tests {
         replies.extend(submit(&queue, &[1, 5 << 10, 5 << 10]));
         queue.close();
         assert_eq!(batches(&queue, now).len(), 3);
+    }
+
+    /// What they overwrote had all starts held back.
+    #[test]
+    fn large_transactions_wait_longer_while_much_was_overwritten() {
+        let queue = CommitQueue::default();
+        let crowded = |now| Look { is_crowded: true, ..at(now) };
+        let mut replies = submit(&queue, &[1, 5 << 10]);
+        let (mut now, mut went) = (NOW, Vec::new());
+        while went.len() < 3 {
+            // Somebody commits again as soon as he was answered: bytes enough for any turn.
+            if let Ok(Work::Batch { batch, .. }) = queue.try_next(crowded(now))
+                && batch[0].request.size() >= limits::LARGE_TRANSACTION
+            {
+                went.push(now);
+                replies.extend(submit(&queue, &[5 << 10]));
+            }
+            now += Duration::from_millis(1);
+            replies.extend(submit(&queue, &[1]));
+        }
+        for pair in went.windows(2) {
+            let waited = pair[1] - pair[0];
+            let wanted = Duration::from_millis(2000)..Duration::from_millis(2010);
+            assert!(wanted.contains(&waited), "{waited:?}");
+        }
+        // Where nobody else is they go at once.
+        now += EXPECTED;
+        let mut alone = Vec::new();
+        while let Ok(Work::Batch { batch, .. }) = queue.try_next(crowded(now)) {
+            alone.push(batch.len());
+            now += EXPECTED;
+        }
+        assert_eq!(queue.depth(), (0, 0), "{alone:?}");
     }
 
     /// Starts were held back, of everybody, for the bytes of large transactions.

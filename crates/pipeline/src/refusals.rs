@@ -63,6 +63,8 @@ impl Cause {
 #[derive(Default)]
 pub(crate) struct Refusals {
     memory_full: AtomicBool,
+    window_full: AtomicBool,
+    crowded: AtomicBool,
     refused: [AtomicU64; Cause::ALL.len()],
     burst: Burst,
 }
@@ -78,9 +80,26 @@ impl Refusals {
         self.memory_full.load(Ordering::Relaxed)
     }
 
-    /// Rows take all the memory that they may take, or do not.
-    pub fn set_memory_full(&self, is_full: bool) {
-        self.memory_full.store(is_full, Ordering::Relaxed);
+    /// Whether rows and what was overwritten lately did, together.
+    pub fn is_window_full(&self) -> bool {
+        self.window_full.load(Ordering::Relaxed)
+    }
+
+    /// Rows take all the memory that they may take, or do not; and together with what was
+    /// overwritten lately.
+    pub fn set_full(&self, rows: bool, with_window: bool) {
+        self.memory_full.store(rows, Ordering::Relaxed);
+        self.window_full.store(with_window, Ordering::Relaxed);
+    }
+
+    /// Whether so much was overwritten lately that transactions begin more slowly, if more is.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// That it is so, or not.
+    pub fn set_crowded(&self, is_crowded: bool) {
+        self.crowded.store(is_crowded, Ordering::Relaxed);
     }
 
     /// Commits were refused: the first of a burst is told at once, how many there were when it is

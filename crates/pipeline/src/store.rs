@@ -7,6 +7,7 @@ use crate::config::NodeConfig;
 use crate::directory::{Directory, checkpoint_path};
 use crate::failure::NodeResult;
 use crate::identity::{DirectoryIdentity, EngineKind};
+use crate::pinned::Held;
 use plinth_env::Env;
 use plinth_format::{Identity, Keys, Owner};
 use plinth_storage::{
@@ -41,6 +42,7 @@ pub(crate) struct Store {
 pub(crate) struct SharedStore {
     reader: Arc<dyn Reader>,
     writer: Mutex<Box<dyn Writer>>,
+    held: Held,
 }
 
 impl SharedStore {
@@ -48,11 +50,16 @@ impl SharedStore {
     pub fn writer(&self) -> MutexGuard<'_, Box<dyn Writer>> {
         self.writer.lock().expect("a writer that panicked leaves its rows half changed")
     }
+
+    /// The snapshots of it that clients hold.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
 }
 
 impl From<Store> for SharedStore {
     fn from(Store { writer, reader }: Store) -> Self {
-        Self { reader, writer: Mutex::new(writer) }
+        Self { reader, writer: Mutex::new(writer), held: Held::default() }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::events;
 use crate::failure::{NodeError, NodeResult};
 use crate::leader::{Batch, Batcher, Leader};
 use crate::metrics::Heat;
-use crate::queue::{Submitted, Work};
+use crate::queue::{Look, Submitted, Work};
 use plinth_env::sync::{First, race};
 use plinth_log::{ALL_ROWS, Position, sections_head};
 use plinth_types::{Version, planted, probe};
@@ -65,7 +65,12 @@ pub(crate) async fn run(leader: Arc<Leader>) {
             drive(&leader).await;
             continue;
         }
-        match leader.queue.next(&leader.replica.env, || !leader.in_flight.is_empty()).await {
+        let look = || Look {
+            now: leader.replica.env.now(),
+            is_busy: !leader.in_flight.is_empty(),
+            is_crowded: leader.replica.health.refusals.is_crowded(),
+        };
+        match leader.queue.next(&leader.replica.env, look).await {
             Work::Closed => return,
             Work::Chores => {
                 crate::chores::run(&leader, &mut batcher).await;

@@ -168,6 +168,66 @@ fn a_database_that_is_full_when_it_is_opened_can_be_read_and_cleared() {
     room.fill(0).unwrap();
 }
 
+/// Rows that are overwritten again and again take no more room than they have; what was overwritten
+/// lately does, for as long as the window. Everybody's commits were refused for that.
+#[test]
+fn what_is_overwritten_leaves_by_itself_and_is_waited_for() {
+    let room = Room::new(11, config());
+    for number in 0..200 {
+        // A megabyte of ten in turns, without a begin that would be held back.
+        let keys: Vec<_> = (0..12).map(|row: u64| (number % 10 * 12 + row).to_be_bytes()).collect();
+        let value = vec![number as u8; 90_000];
+        let rows: Vec<_> = keys.iter().map(|key| (M::Set, &key[..], &value[..])).collect();
+        room.commit(&rows).unwrap_or_else(|error| panic!("commit {number}: {error}"));
+        if number % 16 == 0 {
+            let taken = room.taken();
+            assert!(taken < BOUND + (6 << 20), "the bound is exceeded by far: {taken}");
+        }
+    }
+    assert!(room.world.sim.now() > Duration::from_secs(30), "it was waited for");
+    room.run_for(Duration::from_secs(10));
+    assert_eq!(room.cause(), "workload");
+}
+
+/// With 32 of them a client had everybody else's commits refused.
+#[test]
+fn snapshots_that_would_leave_no_room_are_ended_the_oldest_first() {
+    let room = Room::new(12, config());
+    let overwrite = |value: u8| {
+        for first in (0..80).step_by(8) {
+            let keys: Vec<_> = (first..first + 8_u64).map(u64::to_be_bytes).collect();
+            let value = vec![value; 50_000];
+            let rows: Vec<_> = keys.iter().map(|key| (M::Set, &key[..], &value[..])).collect();
+            room.commit(&rows).unwrap_or_else(|error| panic!("{error}"));
+        }
+    };
+    let read = |snapshot: &plinth_client::Pinned| {
+        let mut keys = KeyList::new();
+        keys.push(&7_u64.to_be_bytes());
+        let values = snapshot.endpoint.get_many(snapshot.version, KeySpace::System, &keys);
+        room.world.run(values).map(|values| values[0].as_ref().map(|value| value[0]))
+    };
+    overwrite(0);
+    let mut snapshots = Vec::new();
+    for value in 1..=12 {
+        snapshots.push(room.world.run(room.world.endpoint().pin_snapshot()).unwrap());
+        overwrite(value);
+        room.run_for(Duration::from_secs(6));
+    }
+    let alive: Vec<_> = snapshots.iter().map(|snapshot| read(snapshot)).collect();
+    let ended = alive.iter().take_while(|read| read.is_err()).count();
+    assert!((1..12).contains(&ended), "{alive:?}");
+    let error = alive[0].as_ref().unwrap_err();
+    assert!(*error == Error::version_invalid(), "{error}");
+    assert!(error.detail().is_some_and(|told| told.contains("pin another one")), "{error}");
+    // Those that are there have what they had.
+    for (at, read) in alive.iter().enumerate().skip(ended) {
+        assert_eq!(*read, Ok(Some(at as u8)));
+    }
+    drop(snapshots);
+    overwrite(20);
+}
+
 #[test]
 fn the_engine_ssd_has_no_such_bound() {
     let ssd = SsdSettings::with_memory(8 << 20);

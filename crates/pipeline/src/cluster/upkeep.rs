@@ -68,6 +68,7 @@ pub(super) async fn run(this: Arc<Participant>) {
             replica.space.look(0).await;
             replica.health.refusals.tick(replica.env.now());
             replica.note_trouble();
+            crate::backpressure::end_snapshots(replica);
             if marked != Some(newest) && !this.is_over() && this.standing().full.is_none() {
                 // Best effort: what fails here fails where it counts, too.
                 let _ = noting(replica, this.member.mark_durable()).await;
