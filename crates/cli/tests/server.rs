@@ -5,8 +5,11 @@
 //! count. However often the server is killed among their commits, in the end every count that was
 //! acknowledged is there, and each is there once.
 
+#[path = "../../server/tests/common/beside.rs"]
+mod beside;
 mod common;
 
+use beside::Good;
 use common::counting::{Counting, judge};
 use common::{Running, scratch};
 use plinth::{Compression, Database};
@@ -130,18 +133,23 @@ fn connections_leave_the_file_descriptors_that_commits_need() {
     let db = Database::connect(server.cluster_file()).unwrap();
     let most = told(&db, "/cluster/plinth/server/connections_max");
     assert!((5.0..64.0).contains(&most), "{most}");
+    let good = Good::alone(db.clone());
     let address: std::net::SocketAddr = server.ready.split(' ').nth(1).unwrap().parse().unwrap();
     let env = Env::real();
-    let idle: Vec<_> = (0..200).map(|_| block_on(env.sockets().connect(address))).collect();
-    // Each makes the log longer: it goes over to its next files again and again.
-    for number in 0..400_u32 {
-        db.transact_blocking(|tr| {
-            tr.set("k", [number as u8; 90_000]);
-            Ok(())
-        })
-        .unwrap();
-    }
+    let idle = good.beside("connections that do nothing", |_| {
+        let idle: Vec<_> = (0..200).map(|_| block_on(env.sockets().connect(address))).collect();
+        // Each makes the log longer: it goes over to its next files again and again.
+        for number in 0..400_u32 {
+            db.transact_blocking(|tr| {
+                tr.set("k", [number as u8; 90_000]);
+                Ok(())
+            })
+            .unwrap();
+        }
+        idle
+    });
     drop(idle);
+    good.end();
     assert_eq!(server.terminate(), Some(0));
 }
 

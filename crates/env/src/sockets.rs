@@ -273,6 +273,19 @@ impl Stream {
         }
     }
 
+    /// The stream for another task to go on with: on a thread of the network it is served there
+    /// from then on, not where it was polled first.
+    ///
+    /// # Errors
+    /// The system's; the connection is gone.
+    pub fn detached(self) -> io::Result<Self> {
+        let kind = match self.kind {
+            StreamKind::Real(stream) => StreamKind::Real(stream.detached()?),
+            kind => kind,
+        };
+        Ok(Self { kind })
+    }
+
     /// The certificate (DER) that the other end has shown, if a transport asks for one and has
     /// verified it. Nothing before the first bytes have arrived.
     pub fn peer_certificate(&self) -> Option<Vec<u8>> {

@@ -8,6 +8,13 @@
 //! it is makes room for the newcomer (`crowd.rs`), so that no number of half requests keeps a probe
 //! from its answer. Where all of them are being answered, nobody can make room: then a newcomer has
 //! a place among a few more, and may ask there whether anybody is here, and nothing else.
+//!
+//! ```text
+//!   accepted ─▶ first bytes ─┬─ a probe: answered here, by threads that go first, and closed
+//!                            └─ anything else: a thread that lets those of keys go first
+//! ```
+//! So a probe waits neither for what others have asked nor for processors that keys need: whoever
+//! looks after a server ends one that doesn't answer within a second.
 
 use crate::crowd::{Waited, who_makes_room};
 use crate::door::Door;
@@ -23,6 +30,7 @@ use plinth_env::{Env, Signal, Stream};
 use plinth_types::Bytes;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -71,6 +79,9 @@ pub(crate) struct Bounds {
     /// Whether who has closed its half still gets its answer; if not, it has gone away, and the
     /// work for it ends.
     pub(crate) half_close: bool,
+    /// Paths by which it is asked whether anybody is here: answers that cost next to nothing. A
+    /// connection that begins with one is answered at once, and closed.
+    pub(crate) asked_first: &'static [&'static str],
 }
 
 /// Answers until told to stop.
@@ -157,16 +168,76 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream) {
     let patience = Arc::new(Patience::new(site.env(), met));
     patience.set(S::BOUNDS.idle);
     let Some(number) = open.enter(address, &patience, &S::BOUNDS) else { return };
-    let (theirs, open) = (site.clone(), open.clone());
-    drop(site.env().spawn_network_behind(usize::MAX, "http", async move {
-        converse(theirs, stream, &patience).await;
-        open.leave(number, &patience);
+    let (site, open) = (site.clone(), open.clone());
+    let env = site.env().clone();
+    drop(env.clone().spawn_network("http", async move {
+        let begun = race(begin(stream, S::BOUNDS.asked_first), overdue(&site, &patience)).await;
+        let begun = match begun {
+            First::Left(begun) => begun,
+            First::Right(()) => None,
+        };
+        let Some(begun) = begun else { return open.leave(number, &patience) };
+        let is_probe = begun.is_probe;
+        let connection = async move {
+            converse(site, begun, &patience).await;
+            open.leave(number, &patience);
+        };
+        match is_probe {
+            true => connection.await,
+            false => drop(env.spawn_network_behind(usize::MAX, "http", connection)),
+        }
     }));
+}
+
+/// A connection, and what it has said.
+struct Begun {
+    stream: Stream,
+    head: Bytes,
+    /// It asks whether anybody is here, and for nothing else.
+    is_probe: bool,
+}
+
+/// Waits for the first bytes of a connection. `None` if there is none any more.
+async fn begin(mut stream: Stream, paths: &[&str]) -> Option<Begun> {
+    let (mut head, mut buffer) = (Vec::new(), [0; 512]);
+    loop {
+        let arrived = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.ok()?;
+        head.extend_from_slice(&buffer[..arrived]);
+        let asked = asks(&head, paths);
+        if let Some(is_probe) = asked.or((arrived == 0).then_some(false)) {
+            return Some(Begun { stream: stream.detached().ok()?, head: head.into(), is_probe });
+        }
+    }
+}
+
+/// Whether a request that begins so asks for one of these paths; `None` while it may yet.
+fn asks(head: &[u8], paths: &[&str]) -> Option<bool> {
+    let mut may = false;
+    for method in ["GET ", "HEAD "] {
+        for path in paths {
+            let line = [method.as_bytes(), path.as_bytes(), b" "].concat();
+            if head.starts_with(&line) {
+                return Some(true);
+            }
+            may |= line.starts_with(head);
+        }
+    }
+    (!may).then_some(false)
+}
+
+/// Waits until a connection has to go: it has had its time, another one needs its place, or the
+/// server stops.
+async fn overdue<S: Site>(site: &Arc<S>, patience: &Patience) {
+    while !site.is_stopping() && !patience.has_passed() {
+        if let First::Left(()) = race(patience.displaced.wait(), site.env().sleep(TICK)).await {
+            return;
+        }
+    }
 }
 
 /// Requests and their answers, until the other side has no more of them. What goes wrong on the
 /// socket is its affair.
-async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience>) {
+async fn converse<S: Site>(site: Arc<S>, begun: Begun, patience: &Arc<Patience>) {
     if let Some(rights) = site.rights() {
         rights.settle(patience.other_side()).await;
     }
@@ -185,15 +256,9 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
         .max_buf_size(S::BOUNDS.buffer)
         .auto_date_header(false)
         .half_close(S::BOUNDS.half_close)
-        .serve_connection(Io(stream), service);
-    let overdue = async {
-        while !site.is_stopping() && !patience.has_passed() {
-            if let First::Left(()) = race(patience.displaced.wait(), site.env().sleep(TICK)).await {
-                return;
-            }
-        }
-    };
-    race(connection, overdue).await;
+        .keep_alive(!begun.is_probe)
+        .serve_connection(Io(begun), service);
+    race(connection, overdue(&site, patience)).await;
 }
 
 /// When the server's patience with a connection ends, and since when it has any, in milliseconds of
@@ -249,6 +314,51 @@ impl Patience {
 
     fn has_passed(&self) -> bool {
         self.env.now().as_millis() > u128::from(self.at.load(Ordering::Relaxed))
+    }
+}
+
+impl AsyncRead for Begun {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.head.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let now = self.head.len().min(buffer.remaining());
+        buffer.put_slice(&self.head.split_to(now));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Begun {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_flush(Pin::new(&mut self.stream), context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

@@ -4,7 +4,8 @@
 //! should be: 30 MB of empty gzip members, or 65 kB of gzip that held 32 million bad lines, for 3.7
 //! seconds; 16 connections that asked for status documents one upon the other, for 550 ms in the
 //! median instead of 0.7; four that cut ranges, for 245 ms. A million new series had keys refused
-//! for good. Beside each is a good client with a clock ([`Good`]).
+//! for good. Strangers who speak another language were each told of in the log, and taken for
+//! senders of points. Beside each is a good client with a clock ([`Good`]).
 //!
 //! A program of its own, since tests beside each other are what others have a machine do, too.
 
@@ -26,6 +27,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Transactions of the good client's during an attack that goes on.
 const MEANWHILE: usize = 300;
@@ -69,6 +71,51 @@ fn attacked(good: &Good, what: &str, count: usize, attack: impl FnMut() + Clone 
     // Whoever is waited for is no part of what is judged.
     attackers.stop.store(true, Ordering::Relaxed);
     std::mem::take(&mut attackers.tasks).into_iter().for_each(|task| task.wait().unwrap());
+}
+
+/// Whoever looks after servers ends one that doesn't answer a probe within a second. It took two,
+/// beside thirty who asked the console for everything.
+#[test]
+fn a_probe_waits_for_nobody_who_asks_for_documents() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let config = ServerConfig {
+        listen: vec![loopback()],
+        http: Some(loopback()),
+        ..ServerConfig::default()
+    };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let http = server.http_address().unwrap();
+    let ask =
+        move |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: {http}\r\n{more}\r\n");
+    let documents = move || {
+        let mut raw = Raw::to(http);
+        let all = ["/status", "/metrics", "/", "/nowhere"].map(|path| ask(path, "").repeat(8));
+        // Who has to make room for another one is closed.
+        let _ = raw.send((all.concat() + &ask("/", "Connection: close\r\n")).as_bytes());
+        raw.all();
+    };
+    let env = Env::real();
+    let probe = || {
+        let begin = env.now();
+        let mut raw = Raw::to(http);
+        raw.send(ask("/health", "").as_bytes()).unwrap();
+        let told = String::from_utf8_lossy(&raw.all()).into_owned();
+        assert!(told.starts_with("HTTP/1.1 200") && told.ends_with("serving\n"), "{told}");
+        env.now() - begin
+    };
+    let good = Good::alone(with_one_connection(&server));
+    let mut attackers = good.beside("documents of the console", |good| {
+        let attackers = Attackers::start(30, documents);
+        good.goes_on(MEANWHILE);
+        let longest = (0..30).map(|_| probe()).max().unwrap();
+        println!("a probe took {longest:?} at most");
+        assert!(longest < Duration::from_secs(1), "{longest:?}");
+        attackers
+    });
+    attackers.stop.store(true, Ordering::Relaxed);
+    std::mem::take(&mut attackers.tasks).into_iter().for_each(|task| task.wait().unwrap());
+    good.end();
+    block_on(server.stop());
 }
 
 /// On a connection of its own, asks so often for the same at a time.
@@ -169,6 +216,44 @@ fn cuts_of_ranges_hold_nobody_up() {
     let cut = Request::SplitPoints { range: KeyRange::new(&b""[..], &b"\xff"[..]), chunk: 1 };
     attacked(&good, "cuts of ranges", 4, move || {
         ask_at_once(&theirs, &cut, 32, Kind::SplitPointsReply);
+    });
+    good.end();
+}
+
+/// As any web page may send them to every port of lines.
+#[test]
+fn forms_of_web_pages_hold_nobody_up() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let (resp, opentsdb, graphite) = (Some(loopback()), Some(loopback()), Some(loopback()));
+    let series = SeriesConfig { resp, opentsdb, graphite, ..SeriesConfig::default() };
+    let config = ServerConfig { listen: vec![loopback()], series, ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let at = server.series_addresses();
+    let ports = [at.resp, at.opentsdb, at.graphite].map(Option::unwrap);
+    let good = Good::alone(with_one_connection(&server));
+    let lines = "put m 1 1 a=1\n+m a=1\r\n:1\r\n:1\r\nm;a=1 1 1\n".repeat(2_000);
+    let form = Arc::new(format!("POST / HTTP/1.1\r\nHost: x\r\n\r\n{lines}"));
+    attacked(&good, "forms of web pages", 16, move || {
+        for port in ports {
+            let mut raw = Raw::to(port);
+            // Who is closed at the verb can't send the rest.
+            let _ = raw.send(form.as_bytes());
+            assert!(raw.all().is_empty(), "nothing is said to who speaks another language");
+        }
+    });
+    good.end();
+    block_on(server.stop());
+}
+
+#[test]
+fn greetings_that_make_no_sense_hold_nobody_up() {
+    let server = Arc::new(serve(Limits::default()));
+    let good = Good::alone(with_one_connection(&server));
+    let theirs = server.clone();
+    attacked(&good, "greetings that make no sense", 16, move || {
+        let mut raw = Raw::connect(&theirs);
+        let _ = raw.send(&[b'x'; 64]);
+        raw.all();
     });
     good.end();
 }

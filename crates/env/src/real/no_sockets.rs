@@ -98,6 +98,10 @@ impl RealStream {
         match self.0 {}
     }
 
+    pub(crate) fn detached(self) -> io::Result<Self> {
+        match self.0 {}
+    }
+
     pub(crate) fn poll_read(
         &mut self,
         _: &mut Context<'_>,

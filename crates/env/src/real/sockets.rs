@@ -230,7 +230,7 @@ impl RealStream {
     }
 
     /// The stream without its reactor: the task that polls it first decides on one.
-    fn detached(self) -> io::Result<Self> {
+    pub(crate) fn detached(self) -> io::Result<Self> {
         let Inner::Attached(inner) = self.inner else { return Ok(self) };
         Ok(Self { inner: Inner::Detached(inner.into_std()?), ..self })
     }

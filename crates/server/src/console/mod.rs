@@ -99,8 +99,14 @@ impl Console {
 
 impl Site for Console {
     type Answer = Reply;
-    const BOUNDS: Bounds =
-        Bounds { connections: 128, probes: 0, buffer: 16 << 10, idle: IDLE, half_close: true };
+    const BOUNDS: Bounds = Bounds {
+        connections: 128,
+        probes: 0,
+        buffer: 16 << 10,
+        idle: IDLE,
+        half_close: true,
+        asked_first: &["/health"],
+    };
 
     fn env(&self) -> &Env {
         &self.shared.env

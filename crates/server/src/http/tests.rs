@@ -21,8 +21,14 @@ struct Slow {
 
 impl Site for Slow {
     type Answer = Whole;
-    const BOUNDS: Bounds =
-        Bounds { connections: 2, probes: 0, buffer: 8192, idle: IDLE, half_close: false };
+    const BOUNDS: Bounds = Bounds {
+        connections: 2,
+        probes: 0,
+        buffer: 8192,
+        idle: IDLE,
+        half_close: false,
+        asked_first: &[],
+    };
 
     fn env(&self) -> &Env {
         &self.env

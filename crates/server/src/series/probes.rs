@@ -9,8 +9,14 @@ use crate::http::{Bounds, Patience};
 use hyper::StatusCode;
 
 /// What the connections cost.
-pub(super) const BOUNDS: Bounds =
-    Bounds { connections: 256, probes: 16, buffer: 128 << 10, idle: IDLE, half_close: false };
+pub(super) const BOUNDS: Bounds = Bounds {
+    connections: 256,
+    probes: 16,
+    buffer: 128 << 10,
+    idle: IDLE,
+    half_close: false,
+    asked_first: &PATHS,
+};
 
 /// What probes ask for.
 const PATHS: [&str; 7] =
