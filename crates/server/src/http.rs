@@ -30,7 +30,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use target::{Bodiless, Requests};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+mod target;
 
 /// How often deadlines are looked at, and whether the server is stopping.
 const TICK: Duration = Duration::from_millis(250);
@@ -170,7 +173,11 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
     if let Some(rights) = site.rights() {
         rights.settle(patience.other_side()).await;
     }
+    let bodiless = Bodiless::default();
     let service = service_fn(|request: Request<Incoming>| {
+        if request.body().is_end_stream() {
+            bodiless.count();
+        }
         let answer = site.clone().answer(request, patience.clone());
         async move {
             let mut answer = answer.await;
@@ -185,7 +192,7 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
         .max_buf_size(S::BOUNDS.buffer)
         .auto_date_header(false)
         .half_close(S::BOUNDS.half_close)
-        .serve_connection(Io(stream), service);
+        .serve_connection(Requests::new(stream, bodiless.clone()), service);
     let overdue = async {
         while !site.is_stopping() && !patience.has_passed() {
             if let First::Left(()) = race(patience.displaced.wait(), site.env().sleep(TICK)).await {
