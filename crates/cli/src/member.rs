@@ -5,6 +5,7 @@
 //! any other.
 
 use crate::failure::{Failure, tell};
+use crate::starting;
 use plinth::cluster::{Members, Membership, Spoken, Voter};
 use plinth::{Builder, ClusterFile, Error, Keys};
 use plinth_env::sync::{First, race};
@@ -154,7 +155,7 @@ pub fn open(
     block_on(check_node(env, plan.dir, &standing)).map_err(failed)?;
     let mesh = Mesh::start(env, standing, trust);
     mesh.is_at(&own);
-    let opened = block_on(builder.open_member(mesh.clone()));
+    let opened = starting::interruptible(env, stop, || block_on(builder.open_member(mesh.clone())));
     let member = opened.map_err(|error| Failure::opening(plan.dir.display(), &error))?;
     let receiver = member.clone();
     mesh.deliver_to(move |frame| receiver.receive(frame));

@@ -327,9 +327,9 @@ fn serve(
     announce: impl FnOnce(&Server, &str) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
     let version = env!("CARGO_PKG_VERSION");
-    tracing::info!(version, pid = env.process_id(), directory = %home, "plinth server starts");
     let stop = interrupt::flag();
     let hangup = interrupt::hangup();
+    tracing::info!(version, pid = env.process_id(), directory = %home, "plinth server starts");
     let file = home.cluster_file(settings);
     let found = home.found_by(file.as_deref());
     let wanted = checked_config(env, settings, (home, file.as_deref()), usual)?;

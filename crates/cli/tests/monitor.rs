@@ -1,4 +1,8 @@
-//! `plinth status`, `plinth top` and `PLINTH_LOG` as their users meet them.
+//! `plinth status`, `plinth top` and `PLINTH_LOG` as their users meet them: over a directory, over
+//! a server and through FoundationDB's C library.
+//!
+//! Each is run as a program. What it says of the database is what the database says of itself, so
+//! it is right if the words are there, and the figures are those of what was just done.
 
 mod common;
 
@@ -51,6 +55,65 @@ fn top_looks_as_often_as_it_is_told() {
     let pages = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{pages}");
     assert_eq!(pages.matches("conflicts").count(), 2, "{pages}");
+}
+
+/// Whoever wants to connect needs the file. `/status` named the directory that the server has.
+#[test]
+fn status_names_the_cluster_file_of_a_server_and_the_directory_of_a_database_in_one() {
+    let (place, dir) = filled();
+    let named = |arguments: &[&str], name: &str| {
+        let output = run(arguments, "");
+        let words = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {words}");
+        let mut lines = words.lines().map(str::trim_start);
+        let line = lines.find(|line| line.to_lowercase().starts_with("database ")).unwrap();
+        let found = line.split_whitespace().nth(1).unwrap();
+        assert_eq!(found, name, "{arguments:?}: {words}");
+    };
+    let in_json = |arguments: &[&str], name: &str| {
+        let output = run(arguments, "");
+        let document: Value = String::from_utf8(output.stdout).unwrap().parse().unwrap();
+        assert_eq!(document["client"]["cluster_file"]["path"], *name, "{arguments:?}");
+    };
+    let all = |shell: &[&str], status: &str, name: &str| {
+        let shell = |line: &'static str| [&["shell"], shell, &["--exec", line]].concat();
+        named(&["status", status], name);
+        named(&shell("status"), name);
+        named(&shell("status details"), name);
+        in_json(&["status", "--json", status], name);
+        in_json(&shell("status json"), name);
+    };
+    all(&["--dir", &dir], &dir, &dir);
+
+    let more = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let server = Running::start(dir.as_ref(), &more);
+    let file = place.path().join("data/fdb.cluster").display().to_string();
+    all(&["--cluster-file", &file], &file, &file);
+    named(&["status", &dir], &file);
+    let copy = place.path().join("copy.cluster");
+    let line = block_on(Env::real().files().read(&file)).unwrap();
+    block_on(Env::real().files().replace(&copy, &line)).unwrap();
+    let copy = copy.display().to_string();
+    all(&["--cluster-file", &copy], &copy, &copy);
+    let library = std::path::Path::new(env!("CARGO_BIN_EXE_plinth")).with_file_name("deps");
+    let library = library.join("libfdb_c.so");
+    let store = format!("fdb:{copy}?lib={}", library.display());
+    all(&["--cluster-file", &store], &store, &copy);
+    // Where it is asked without a client.
+    let address = server.ready.trim_end().rsplit_once("http://").unwrap().1.to_owned();
+    let document: Value = get(&address, "/status").parse().unwrap();
+    assert_eq!(document["client"]["cluster_file"]["path"], *file);
+    assert_eq!(server.terminate(), Some(0));
+}
+
+/// What is answered over HTTP.
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of others")]
+fn get(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let answer = std::io::read_to_string(&mut stream).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 /// How many of something the line of this name tells.

@@ -480,12 +480,9 @@ fn a_server_rolls_up_what_there_is_and_lets_its_points_go() {
     assert!(described.contains("points       30,000"), "{described}");
 }
 
-/// "no series has a value there", where nobody had said where; and a name that nobody has sent was
-/// told in the same words. A server's own series stood before its user's.
-#[test]
-fn what_is_not_found_is_said_with_where_it_was_looked_for() {
-    let place = place();
-    let (dir, file) = (path(&place, "data"), path(&place, "points.csv"));
+/// A database with series of a user's and of a server's own, each of one point.
+fn mixed(place: &TemporaryDir) -> String {
+    let (dir, file) = (path(place, "data"), path(place, "points.csv"));
     let lines = [
         "plinth_commits server=here",
         "process_cpu server=here",
@@ -495,7 +492,43 @@ fn what_is_not_found_is_said_with_where_it_was_looked_for() {
     let lines = lines.map(|name| format!("{name},20260101T000000,1.0\n")).concat();
     write(&file, &format!("series,time,value\n{lines}"));
     done(&["import", "--dir", &dir, "--create", &file]);
-    let listed = done(&["list", "--dir", &dir]);
+    dir
+}
+
+/// Of a new database's series a hundred were the server's own, which nobody had sent.
+#[test]
+fn what_servers_record_of_themselves_is_left_out_unless_it_is_asked_for() {
+    let place = place();
+    let dir = mixed(&place);
+    let asked = |arguments: &[&str]| {
+        let output = series(&[arguments, &["--dir", &dir]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let named = ["plinth_commits", "process_cpu", "process_orders", "cpu.user"]
+            .map(|name| text(&output.stdout).contains(name));
+        (named, text(&output.stderr))
+    };
+    let left_out = "2 series of what servers record of themselves are left out; --own has them";
+    for (command, counted) in [("list", ""), ("export", "2 points of 2 series were exported")] {
+        let (named, told) = asked(&[command]);
+        assert_eq!(named, [false, false, true, true], "{command}");
+        assert!(told.contains(left_out) && told.contains(counted), "{told}");
+        let (named, told) = asked(&[command, "--own"]);
+        assert_eq!(named, [true; 4], "{command}");
+        assert!(!told.contains("left out"), "{told}");
+        // Whoever names one means it.
+        let (named, told) = asked(&[command, "plinth_commits"]);
+        assert_eq!(named, [true, false, false, false], "{command}");
+        assert!(!told.contains("left out"), "{told}");
+    }
+}
+
+/// "no series has a value there", where nobody had said where; and a name that nobody has sent was
+/// told in the same words. A server's own series stood before its user's.
+#[test]
+fn what_is_not_found_is_said_with_where_it_was_looked_for() {
+    let place = place();
+    let dir = mixed(&place);
+    let listed = done(&["list", "--dir", &dir, "--own"]);
     let own = listed.find("plinth_commits server=here\nprocess_cpu server=here\n").unwrap();
     assert!(
         listed.ends_with("process_cpu server=here\n") && own > listed.find("cpu.user").unwrap()

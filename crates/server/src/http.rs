@@ -38,7 +38,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use target::{Bodiless, Requests};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+mod target;
 
 /// How often deadlines are looked at, and whether the server is stopping.
 const TICK: Duration = Duration::from_millis(250);
@@ -241,7 +244,11 @@ async fn converse<S: Site>(site: Arc<S>, begun: Begun, patience: &Arc<Patience>)
     if let Some(rights) = site.rights() {
         rights.settle(patience.other_side()).await;
     }
+    let bodiless = Bodiless::default();
     let service = service_fn(|request: Request<Incoming>| {
+        if request.body().is_end_stream() {
+            bodiless.count();
+        }
         let answer = site.clone().answer(request, patience.clone());
         async move {
             let mut answer = answer.await;
@@ -257,7 +264,7 @@ async fn converse<S: Site>(site: Arc<S>, begun: Begun, patience: &Arc<Patience>)
         .auto_date_header(false)
         .half_close(S::BOUNDS.half_close)
         .keep_alive(!begun.is_probe)
-        .serve_connection(Io(begun), service);
+        .serve_connection(Requests::new(begun, bodiless.clone()), service);
     race(connection, overdue(&site, patience)).await;
 }
 

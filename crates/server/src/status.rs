@@ -74,6 +74,11 @@ fn complete(shared: &Shared, document: &str) -> String {
     }
     tell_of_series(shared, &mut document);
     let client = section(&mut document, "client");
+    // Where its directory is says nothing to whoever looks for it. A client names its own.
+    if let Some(file) = &shared.config.cluster_file {
+        let path = file.display().to_string();
+        client.insert("cluster_file".to_owned(), json!({ "path": path, "up_to_date": true }));
+    }
     client.insert(
         "coordinators".to_owned(),
         json!({

@@ -3,9 +3,11 @@
 mod common;
 
 use common::*;
+use plinth_client::TransactionOption;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Page, Pages, Server, ServerConfig};
+use plinth_types::Error;
 use std::sync::Arc;
 
 fn start() -> Server {
@@ -90,6 +92,24 @@ fn a_probe_and_the_console_are_told_that_commits_are_refused_and_that_they_are_n
     while !ask("/health").ends_with("serving\n") {
         block_on(Env::real().sleep(std::time::Duration::from_millis(50)));
     }
+    block_on(server.stop());
+}
+
+/// Somebody meant it, so whoever looks after the server has no cause to end it.
+#[test]
+fn a_database_that_is_locked_is_not_unwell() {
+    let server = start();
+    let db = database(&server);
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+    tr.set(b"\xff\xff/management/db_locked", "0123456789abcdef0123456789abcdef");
+    tr.commit().wait().unwrap();
+    let tr = db.create_transaction();
+    tr.set("a", "");
+    assert_eq!(tr.commit().wait().unwrap_err(), Error::database_locked());
+    let said = ask(&server, b"GET /health HTTP/1.0\r\n\r\n");
+    let is_well = said.split_once("\r\n").unwrap().0.ends_with(" 200 OK");
+    assert!(is_well && said.ends_with("\r\n\r\nserving\n"), "{said}");
     block_on(server.stop());
 }
 

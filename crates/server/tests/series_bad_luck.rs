@@ -318,6 +318,49 @@ fn who_may_ask_is_told_by_the_host_or_by_a_token() {
     block_on(served.server.stop());
 }
 
+/// Grafana said nothing but a status of what it may not ask: the answer had a line of Akumuli's.
+#[test]
+fn who_may_not_ask_is_told_in_the_form_that_his_client_reads() {
+    let place = block_on(Env::real().files().temporary_dir("plinth-series-token")).unwrap();
+    let served = start(|series| series.token_file = Some(place.path().join("token")));
+    let open = start(|_| {});
+    let ours = "Host: localhost\r\nAuthorization: Bearer x\r\n";
+    let elsewhere = "Host: evil.example\r\n";
+    for (method, path) in [
+        ("GET", "/api/v1/query?query=1"),
+        ("POST", "/api/v1/query_range"),
+        ("GET", "/api/v1/labels"),
+        ("GET", "/api/v1/metadata"),
+        ("GET", "/api/v1/rules"),
+        ("GET", "/api/v1/status/buildinfo"),
+        ("GET", "/api/v1/export?match[]=a"),
+        ("POST", "/api/v1/admin/tsdb/delete_series?match[]=a"),
+    ] {
+        for (served, header, status, kind) in
+            [(&served, ours, 401, "unauthorized"), (&open, elsewhere, 403, "forbidden")]
+        {
+            let (found, told) = served.ask(method, path, header, "");
+            assert_eq!(found, status, "{path}: {told}");
+            let told: serde_json::Value = told.parse().unwrap_or_else(|_| panic!("{path}: {told}"));
+            assert_eq!((&told["status"], &told["errorType"]), (&"error".into(), &kind.into()));
+            assert!(told["error"].as_str().is_some_and(|why| why.len() > 10), "{told}");
+        }
+    }
+    let (_, told) = served.ask("POST", "/write", ours, "m,a=1 v=1 1");
+    assert!(told.starts_with(r#"{"code":"unauthorized","#), "{told}");
+    for (method, path) in [
+        ("POST", "/api/query"),
+        ("GET", "/api/stats"),
+        ("POST", "/api/put"),
+        ("POST", "/api/v1/write"),
+        ("POST", "/api/v1/read"),
+    ] {
+        let (status, told) = served.ask(method, path, ours, "");
+        assert!(status == 401 && told == "-the token is wrong\r\n", "{path}: {status} {told}");
+    }
+    [served, open].into_iter().for_each(|served| block_on(served.server.stop()));
+}
+
 /// Any page in a browser could write points by a form: its body was taken for lines.
 #[test]
 fn a_request_of_http_on_a_port_of_lines_is_closed_and_nothing_of_it_is_taken() {

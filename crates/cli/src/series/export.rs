@@ -5,7 +5,7 @@
 //! written before much more is read. A format that this program was built without is refused before
 //! a file is made.
 
-use super::{Format, Place, times};
+use super::{Format, Own, Place, times};
 use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
 use crate::terminal;
@@ -64,7 +64,11 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     let mut out = Out::open(options)?;
     let stop = interrupt::flag();
     let task = terminal::progress().unknown(&format!("exporting {}", place.name));
+    let mut own = Own::of(options);
     let series = place.each(&store, options, |series| {
+        if own.leaves_out(series) {
+            return Ok(());
+        }
         let name = series.name();
         writer.begin(name);
         let failed = |error| place.failed(error);
@@ -86,7 +90,7 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     });
     drop(task);
     let (points, renamed) = (told.points, told.renamed);
-    let series = match series {
+    match series {
         Err(failure) if failure.code() == INTERRUPTED => {
             out.write(&mut bytes)?;
             let points = grouped(points);
@@ -100,8 +104,9 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
             }
             return Ok(INTERRUPTED);
         }
-        series => series?,
-    };
+        Err(failure) => return Err(failure),
+        Ok(_) => {}
+    }
     writer.finish(&mut bytes)?;
     out.write(&mut bytes)?;
     out.finish()?;
@@ -109,8 +114,9 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     tell(format_args!(
         "{} of {} series {were} exported",
         counted(points, "point"),
-        grouped(series)
+        grouped(told.series.into())
     ));
+    own.tell();
     if renamed > 0 {
         tell(format_args!(
             "{} of the metrics have no point in them; they are written as the field \"value\", and come back as METRIC.value",

@@ -18,7 +18,7 @@ mod rollup;
 mod rules;
 mod scrape;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::target::{Open, Target};
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -53,7 +53,7 @@ pub fn command() -> Command {
              plinth series rollup add --dir ./shop 'cpu.*' --every 5m --keep 2y --raw 30d",
         )
         .subcommands([
-            place(Command::new("list").about("The names of series, one a line")).arg(selector(false)),
+            place(Command::new("list").about("The names of series, one a line")).arg(own()).arg(selector(false)),
             range(place(Command::new("describe").about("How many points series have, from when to when, and of what size")))
                 .arg(selector(true)),
             range(place(Command::new("plot").about("Draws a series in the terminal")))
@@ -64,6 +64,7 @@ pub fn command() -> Command {
             range(place(Command::new("export").about("Writes points, to standard output or a file")))
                 .arg(format(&FORMATS).default_value("csv"))
                 .arg(Arg::new("out").long("out").value_name("FILE").value_parser(value_parser!(PathBuf)).help("The file; it must not exist"))
+                .arg(own())
                 .arg(selector(false)),
             range(place(Command::new("delete").about("Deletes series, or points of them, from a directory")))
                 .arg(Arg::new("yes").long("yes").action(ArgAction::SetTrue).help("Deletes them; without it only says which"))
@@ -131,6 +132,13 @@ fn selector(is_required: bool) -> Arg {
         .num_args(1..)
         .required(is_required)
         .help("Which series [default: all]")
+}
+
+fn own() -> Arg {
+    Arg::new("own")
+        .long("own")
+        .action(ArgAction::SetTrue)
+        .help("With what servers record of themselves (plinth_*, process_*), which is left out unless it is named")
 }
 
 /// The formats of files by name: all may be written, and all but the last read.
@@ -350,18 +358,55 @@ fn times(options: &ArgMatches) -> (std::ops::Bound<i64>, std::ops::Bound<i64>) {
     (end("from").map_or(Unbounded, Included), end("to").map_or(Unbounded, Excluded))
 }
 
+/// What servers record of themselves, among series that the options select: it is nothing that
+/// their user has sent, so it is left out unless he asks for it.
+struct Own {
+    are_wanted: bool,
+    left_out: u64,
+}
+
+impl Own {
+    /// They are wanted where the options say so, or name series.
+    fn of(options: &ArgMatches) -> Self {
+        let are_wanted = options.get_flag("own") || options.contains_id("series");
+        Self { are_wanted, left_out: 0 }
+    }
+
+    /// Whether a series is passed over.
+    fn leaves_out(&mut self, series: &Series) -> bool {
+        let is_left_out = !self.are_wanted && is_of_a_server(series.name());
+        self.left_out += u64::from(is_left_out);
+        is_left_out
+    }
+
+    /// Says how many were, if any.
+    fn tell(&self) {
+        if self.left_out > 0 {
+            let (count, are) = (self.left_out, if self.left_out == 1 { "is" } else { "are" });
+            tell(format_args!(
+                "{} series of what servers record of themselves {are} left out; --own has them, too",
+                grouped(count)
+            ));
+        }
+    }
+}
+
 fn list(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     // What a server records of itself comes behind what its user sent.
-    let mut own = Vec::new();
+    let (mut own, mut behind) = (Own::of(options), Vec::new());
     place.each(&place.store()?, options, |series| {
+        if own.leaves_out(series) {
+            return Ok(());
+        }
         let line = format!("{}\n", series.name());
         if is_of_a_server(series.name()) {
-            own.push(line);
+            behind.push(line);
             return Ok(());
         }
         terminal::print(&line)
     })?;
-    own.iter().try_for_each(|line| terminal::print(line))?;
+    behind.iter().try_for_each(|line| terminal::print(line))?;
+    own.tell();
     Ok(0)
 }
 

@@ -15,6 +15,7 @@ use super::parts::Parts as SeriesParts;
 use super::reply::{IDLE, Made, Reply, State, Work, refusal};
 use super::sight::{is_of_all, metrics_of, seen};
 use super::throttle::Payer;
+use super::unanswered::{Form, JSON, TAKEN_BACK, TEXT};
 use super::waiting::Sender;
 use super::{Hub, bodies, import, measured, otlp, pass, probes, pulse, put, write};
 use crate::http::{Bounds, Patience, Site};
@@ -133,21 +134,25 @@ async fn answer(
 ) -> (Response<State>, Option<Payer>, Option<Leave>) {
     let is_influx = write::is_influx(request.uri().path());
     let is_read = request.uri().path() == RemoteRead::PATH;
-    let path = request.uri().path().to_owned();
+    let form = Form::of(request.uri().path(), is_sent(&request));
     let (mut pays, mut goes_on) = (None, None);
     let answered = async {
         match check(hub, &mut request, patience).await {
-            Ok(admitted) if is_sent(&request) => sent(hub, request, patience, admitted).await,
+            Ok(admitted) if is_sent(&request) => {
+                sent(hub, request, patience, (form, admitted)).await
+            }
             Ok((payer, leave)) => {
                 (pays, goes_on) = (payer, leave);
-                (as_long_as(&mut goes_on, admitted(hub, request, patience)).await, None)
+                (as_long_as(&mut goes_on, form, admitted(hub, request, patience)).await, None)
             }
-            Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
+            Err((status, why)) => (unanswered(form, status, why), None),
         }
     };
     let answered = hub.asking.pulse.or_silent(answered).await;
-    let ((status, kind, state), written) =
-        answered.unwrap_or_else(|why| (unanswered(&path, &why.into()), None));
+    let ((status, kind, state), written) = answered.unwrap_or_else(|why| {
+        let why = plinth_series::Error::from(why).to_string();
+        (unanswered(form, StatusCode::SERVICE_UNAVAILABLE, &why), None)
+    });
     let mut response = Response::new(state);
     *response.status_mut() = status;
     if is_influx {
@@ -174,6 +179,7 @@ async fn answer(
 /// who begins that has done it.
 async fn as_long_as(
     leave: &mut Option<Leave>,
+    form: Form,
     answering: impl Future<Output = Answered>,
 ) -> Answered {
     let Some(held) = leave.as_mut().filter(|leave| !leave.writes) else {
@@ -186,25 +192,7 @@ async fn as_long_as(
     }
     // That he may hear.
     *leave = None;
-    told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK)
-}
-
-/// What those are told whose right has gone meanwhile.
-const TAKEN_BACK: &str = "-permission_denied (6000): the right to this was taken back\r\n";
-
-/// What a request is told that can't be answered now, as who asks there expects it.
-fn unanswered(path: &str, why: &plinth_series::Error) -> Answered {
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    let why = why.to_string();
-    if is_prometheus(path) || [DELETE, EXPORT].contains(&path) {
-        let text =
-            serde_json::json!({ "status": "error", "errorType": "unavailable", "error": why });
-        return told(status, JSON, text.to_string());
-    }
-    if write::is_influx(path) {
-        return told(status, JSON, write::json(status, &why));
-    }
-    told(status, TEXT, format!("-{why}\r\n"))
+    unanswered(form, StatusCode::UNAUTHORIZED, TAKEN_BACK)
 }
 
 /// An answer: its status, its content type, what comes.
@@ -212,6 +200,12 @@ type Answered = (StatusCode, HeaderValue, State);
 
 fn told(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answered {
     (status, HeaderValue::from_static(kind), State::text(text))
+}
+
+/// What somebody is told whose request isn't carried out.
+fn unanswered(form: Form, status: StatusCode, why: &str) -> Answered {
+    let (kind, text) = form.refusal(status, why);
+    told(status, kind, text)
 }
 
 /// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has
@@ -306,7 +300,7 @@ async fn metadata(
             let metrics = metrics_of(&head.extensions).map(|metrics| &**metrics);
             told(StatusCode::OK, JSON, hub.described.answer(&[url, &form], metrics))
         }
-        Err(status) => told(status, TEXT, format!("{}\n", why_not(status, "1 MiB"))),
+        Err(status) => unanswered(Form::Prometheus, status, &why_not(status, "1 MiB")),
     }
 }
 
@@ -325,7 +319,7 @@ async fn sent(
     hub: &Hub,
     request: Request<Incoming>,
     patience: &Patience,
-    (payer, leave): Admitted,
+    (form, (payer, leave)): (Form, Admitted),
 ) -> (Answered, Option<write::Written>) {
     let mut held = hub.bodies.hold();
     let (head, content) = request.into_parts();
@@ -339,7 +333,7 @@ async fn sent(
     let metrics = match leave {
         Some(mut leave) => match leave.renew() {
             true => leave.metrics,
-            false => return (told(StatusCode::UNAUTHORIZED, TEXT, TAKEN_BACK), None),
+            false => return (unanswered(form, StatusCode::UNAUTHORIZED, TAKEN_BACK), None),
         },
         None => metrics_of(&head.extensions).cloned(),
     };
@@ -541,9 +535,7 @@ async fn delete_parts(hub: &Hub, parts: &SeriesParts, head: &Parts, text: &[u8])
         }
         if hub.env.now() >= until || hub.is_stopping() {
             let why = "some parts of the series are being opened: ask again";
-            let text =
-                serde_json::json!({ "status": "error", "errorType": "unavailable", "error": why });
-            return told(StatusCode::SERVICE_UNAVAILABLE, JSON, text.to_string());
+            return unanswered(Form::Prometheus, StatusCode::SERVICE_UNAVAILABLE, why);
         }
         left = not_done;
         hub.env.sleep(PAUSE).await;
@@ -575,8 +567,6 @@ const WRITTEN: [&str; 3] = [
     "x-prometheus-remote-write-histograms-written",
     "x-prometheus-remote-write-exemplars-written",
 ];
-const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
 /// Lines of JSON, and where they are asked for.
 const STREAM: &str = "application/stream+json";
 const EXPORT: &str = "/api/v1/export";
@@ -654,19 +644,15 @@ async fn prometheus_answer(
     patience: &Patience,
     held: &mut bodies::Held,
 ) -> Answered {
-    let failed = |status: StatusCode, kind: &str, why: &str| {
-        let text = serde_json::json!({ "status": "error", "errorType": kind, "error": why });
-        told(status, JSON, text.to_string())
-    };
     let (head, content) = request.into_parts();
     let form = match body(content, MAX_QUERY_BYTES, patience, held).await {
         Ok(form) => form,
         Err(status) => {
-            let (kind, status) = match status {
-                StatusCode::SERVICE_UNAVAILABLE => ("unavailable", status),
-                _ => ("bad_data", StatusCode::BAD_REQUEST),
+            let status = match status {
+                StatusCode::SERVICE_UNAVAILABLE => status,
+                _ => StatusCode::BAD_REQUEST,
             };
-            return failed(status, kind, &why_not(status, "1 MiB"));
+            return unanswered(Form::Prometheus, status, &why_not(status, "1 MiB"));
         }
     };
     // What was passed on is noted where it came in.
@@ -677,7 +663,7 @@ async fn prometheus_answer(
     });
     let answered = match of_owner(hub, &head, &form).await {
         Ok(answered) => answered,
-        Err(why) => failed(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &why.to_string()),
+        Err(why) => unanswered(Form::Prometheus, StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
     };
     // One that fails in the middle has deleted a part, and is told when it is dropped.
     match deletion {

@@ -52,6 +52,7 @@ mod rules;
 mod scrape;
 mod sight;
 mod throttle;
+mod unanswered;
 mod waiting;
 mod write;
 mod yaml;
