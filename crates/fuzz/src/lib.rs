@@ -24,13 +24,14 @@
 //!    writes it.
 //!
 //! ## Not here
-//! Files on disk: each format has its own tests with flipped bits. The settings' file, which
-//! belongs to a program: its target stands in `fuzz/`, its corpus is read by `cli`'s tests.
-//! Read next: `decoders.rs`, `rights.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`,
-//! `record.rs`.
+//! Our own files on disk: each format has its own tests with flipped bits. The settings' file,
+//! which belongs to a program: its target stands in `fuzz/`, its corpus is read by `cli`'s tests.
+//! Read next: `decoders.rs`, `rights.rs`, `nodes.rs`, `series.rs`, `files.rs`, `served.rs`, then
+//! `mutate.rs`, `record.rs`.
 #![forbid(unsafe_code)]
 
 mod decoders;
+mod files;
 mod gzip;
 mod mutate;
 mod nodes;
@@ -55,7 +56,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 26] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -75,6 +76,8 @@ pub const TARGETS: [Target; 24] = [
     Target { name: "series_query", run: series::query },
     Target { name: "series_promql", run: series::promql },
     Target { name: "series_rules", run: rules::rules },
+    Target { name: "series_scrape", run: files::scrape },
+    Target { name: "series_parquet", run: files::parquet },
     Target { name: "replication_messages", run: nodes::messages },
     Target { name: "replication_frames", run: nodes::frames },
     Target { name: "peers_words", run: nodes::words },

@@ -5,7 +5,7 @@
 //! holds the files to what is made here. A message that gets a new field needs its seed made anew
 //! (`plinth-fuzz seeds`).
 
-use crate::{decoders, gzip, nodes, rights, series};
+use crate::{decoders, files, gzip, nodes, rights, series};
 use plinth_proto::frame::{HEADER, Kind, NO_ID};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
@@ -44,6 +44,8 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "series_query" => texts(&SERIES_QUERIES),
         "series_promql" => texts(&PROMQL),
         "series_rules" => texts(&RULES),
+        "series_scrape" => texts(&files::SCRAPE),
+        "series_parquet" => numbered(files::parquet_seeds().into_iter()),
         "replication_messages" => numbered(nodes::message_seeds().into_iter()),
         "replication_frames" => numbered(nodes::frame_seeds().into_iter()),
         "peers_words" => numbered(nodes::word_seeds().into_iter()),

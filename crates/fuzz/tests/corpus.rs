@@ -92,8 +92,9 @@ fn mutations_of_the_corpus_do_no_harm() {
         let runs = match target.name {
             // A world of its own for each.
             "connection" | "http" => 150,
-            // Certificates are read for each.
+            // Certificates are read for each, or files are written.
             "tls_peers" => 300,
+            "series_parquet" => 3_000,
             _ => 20_000,
         };
         for seed in 0..runs {

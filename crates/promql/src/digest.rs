@@ -63,6 +63,8 @@ pub enum Wanted {
     Least,
     /// How many there are, and the greatest number.
     Greatest,
+    /// How many there are, the first and the last.
+    FirstAndLast,
     /// All that a [`Digest`] has: how many there are, the first and the last, and where they fall.
     Ends,
     /// The last of them alone, with its time.
@@ -112,6 +114,35 @@ impl Windows {
         self.count == 1 && !self.is_last() && self.range / 4 >= every
     }
 
+    /// The last time that lies in each window in which this one lies, and in no other, as all times
+    /// between them do. Windows behind the last and before the first are looked at, too.
+    pub fn alike_until(&self, time: i64) -> i64 {
+        let (first, step) = (i128::from(self.first), i128::from(self.step.max(0)));
+        let next = |bound: i128| {
+            let before = i128::from(time) - bound;
+            match self.count {
+                0 | 1 if before <= 0 => bound,
+                0 | 1 => i128::MAX,
+                _ if step == 0 => i128::from(time),
+                // Rounded up: the first bound that isn't before it.
+                _ => bound - (-before).div_euclid(step) * step,
+            }
+        };
+        let bound = next(first).min(next(first - i128::from(self.range)));
+        i64::try_from(bound).unwrap_or(i64::MAX)
+    }
+
+    /// The longest time that lies in some windows as a whole.
+    pub fn longest_alike(&self) -> i64 {
+        if self.count < 2 || self.step <= 0 {
+            return self.range;
+        }
+        match self.range % self.step {
+            0 => self.step,
+            rest => rest.max(self.step - rest),
+        }
+    }
+
     /// The time behind which points are looked at, and the last one.
     pub fn bounds(&self) -> (i64, i64) {
         let last = self.step.saturating_mul(self.count.saturating_sub(1) as i64);
@@ -124,6 +155,9 @@ impl Windows {
 pub struct Told {
     /// The length of the stretches that digests were of, if there were any.
     pub every: Option<i64>,
+    /// Whether stretches or digests are of several points as it is best, if no such length is
+    /// told: functions of windows are to ask for these.
+    pub are_summed: bool,
     /// Points have gone that were asked for, and nothing is in their place.
     pub are_missing: bool,
 }
@@ -149,6 +183,40 @@ mod tests {
         assert_eq!((found.first, found.last), ((2, 5.0), (4, 3.0)));
         let found = digest(&[(2, 5.0), (3, mark), (4, f64::NAN)]);
         assert!((found.count, found.is_ended) == (2, false) && found.last.1.is_nan());
+    }
+
+    /// Against each window: where one begins or ends between two times, they are not alike.
+    #[test]
+    fn times_are_alike_that_lie_in_the_same_windows() {
+        for (first, step, count, range) in [
+            (10, 7, 5, 7),
+            (10, 7, 5, 10),
+            (-3, 5, 9, 12),
+            (4, 9, 3, 2),
+            (20, 1, 1, 15),
+            (5, 0, 3, 4),
+        ] {
+            let windows = Windows { first, step, count, range, wanted: Wanted::Count };
+            let (after, until) = windows.bounds();
+            let of = |time: i64| {
+                let ends = (0..count as i64).map(move |place| first + place * step);
+                ends.filter(move |end| time > end - range && time <= *end).collect::<Vec<_>>()
+            };
+            let mut longest = 0;
+            for time in after + 1..=until {
+                let last = windows.alike_until(time).min(until);
+                assert!(last >= time, "{windows:?} {time}");
+                for other in time..=last {
+                    assert_eq!(of(time), of(other), "{windows:?} {time} {other}");
+                }
+                longest = longest.max(last + 1 - time);
+            }
+            assert!(longest <= windows.longest_alike(), "{windows:?} {longest}");
+        }
+        let far =
+            Windows { first: i64::MAX, step: 9, count: 2, range: i64::MAX, wanted: Wanted::Count };
+        assert_eq!(far.alike_until(i64::MAX), i64::MAX);
+        assert!(far.alike_until(i64::MIN) < 0);
     }
 
     #[test]

@@ -151,7 +151,7 @@ pub struct Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Took {
     /// Points that were looked at, once for each step that looks at them; a bucket of a rollup is
-    /// one.
+    /// one, and so is what else was put together before.
     pub points: u64,
     /// Values that were held, of the answer and on the way to it.
     pub values: usize,

@@ -114,7 +114,7 @@ impl Wanted {
             Self::Sum => return one + other,
             Self::Least => other < one,
             Self::Greatest => other > one,
-            Self::Count | Self::Ends | Self::Last => return one,
+            Self::Count | Self::FirstAndLast | Self::Ends | Self::Last => return one,
         };
         if one.is_nan() || is_better { other } else { one }
     }

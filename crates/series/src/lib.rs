@@ -78,7 +78,7 @@ pub use query::{
     QueryResult,
 };
 pub use query::{
-    ChunkStream, Export, RemoteRead, delete_series, form_pairs, is_opentsdb, is_prometheus,
+    ChunkStream, Export, LOOKUP, RemoteRead, delete_series, form_pairs, is_opentsdb, is_prometheus,
     opentsdb, opentsdb_expressions, opentsdb_fixed, prometheus,
 };
 pub use rollup::{Keeping, Metrics, Rollup};

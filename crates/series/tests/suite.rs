@@ -63,6 +63,8 @@ mod sessions;
 mod set_aside;
 #[path = "store.rs"]
 mod store;
+#[path = "summaries_promql.rs"]
+mod summaries_promql;
 #[path = "transactions.rs"]
 mod transactions;
 #[path = "within.rs"]

@@ -110,6 +110,55 @@ fn names_are_suggested() {
     assert_eq!(akumuli.text(), "+cpu.user\r\n");
 }
 
+#[test]
+fn series_are_looked_up_by_metric_and_tags() {
+    let server = start();
+    let lines = "error_rate,host=a v=1\nnote,host=a text=\"x\"\ny,zone=a v=1\n";
+    assert_eq!(server.post("/write", "", lines.as_bytes()).status, 204);
+    let found = |answer: &str| {
+        let json: serde_json::Value = serde_json::from_str(answer).unwrap();
+        let of = |one: &serde_json::Value| {
+            format!("{} {}", one["metric"].as_str().unwrap(), one["tags"])
+        };
+        let all: Vec<String> = json["results"].as_array().unwrap().iter().map(of).collect();
+        (json["totalResults"].as_u64().unwrap(), all)
+    };
+    let (a, b) = (r#"cpu.user {"dc":"x","host":"a"}"#, r#"cpu.user {"dc":"x","host":"b"}"#);
+    let (rate, zone) = (r#"error_rate.v {"host":"a"}"#, r#"y.v {"zone":"a"}"#);
+    for (asked, expected) in [
+        ("m=cpu.user", &[a, b][..]),
+        ("m=cpu.user%7Bhost=*%7D&limit=1000", &[a, b]),
+        ("m=cpu.user%7Bhost=*,dc=x%7D", &[a, b]),
+        ("m=cpu.user%7Bhost=b%7D", &[b]),
+        ("m=error_rate.v%7Bhost=*%7D", &[rate]),
+        ("m=%7Bhost=a%7D", &[a, rate]),
+        ("m=*%7B*=a%7D", &[a, rate, zone]),
+        ("m=cpu.user%7Bhost=c%7D", &[]),
+        ("m=cpu", &[]),
+    ] {
+        let heard = server.get(&format!("/api/search/lookup?{asked}"));
+        let expected =
+            (expected.len() as u64, expected.iter().map(|one| one.to_string()).collect());
+        assert_eq!(found(&heard.text()), expected, "{asked}");
+    }
+    let heard = server.get("/api/search/lookup?m=cpu.user&limit=1&start_index=1");
+    assert_eq!(found(&heard.text()), (2, vec![b.to_owned()]));
+    let body = br#"{"metric": "cpu.user", "tags": [{"key": "host", "value": "*"}], "limit": 1}"#;
+    let heard = server.post("/api/search/lookup", "", body);
+    assert_eq!(found(&heard.text()), (2, vec![a.to_owned()]));
+    for (wrong, why) in [
+        ("", "a lookup names a metric"),
+        ("m=*", "a lookup names a metric"),
+        ("m=cpu%7Bhost%7D", "is no KEY=VALUE"),
+        ("m=cpu&limit=x", "limit=x is no number"),
+    ] {
+        let heard = server.get(&format!("/api/search/lookup?{wrong}&x="));
+        assert!(heard.status == 400 && heard.text().contains(why), "{wrong}: {}", heard.text());
+    }
+    let heard = server.post("/api/search/lookup", "", br#"{"tags": 7}"#);
+    assert!(heard.status == 400 && heard.text().contains("tags is a list"), "{}", heard.text());
+}
+
 /// One bad point refused all points of its request.
 #[test]
 fn a_point_that_is_refused_keeps_none_of_the_others_back() {

@@ -31,8 +31,18 @@ fn block(message: &[u8]) -> Vec<u8> {
     block
 }
 
-const SYMBOLS: [&str; 9] =
-    ["", "__name__", "up", "job", "a b", "Is it there?", "took_bucket", "le", "seconds"];
+const SYMBOLS: [&str; 10] = [
+    "",
+    "__name__",
+    "up",
+    "job",
+    "a b",
+    "Is it there?",
+    "took_bucket",
+    "le",
+    "seconds",
+    "quantile",
+];
 
 /// A message with these series, each of which names symbols.
 fn request(series: &[Vec<u8>]) -> Vec<u8> {
@@ -89,7 +99,7 @@ fn what_is_not_kept_is_said_and_the_rest_is_written() {
         ),
         (
             [field(1, &[1, 99]), sample(2, 1.0, 5)].concat(),
-            "there is no symbol 99, but 9 (series 1)",
+            "there is no symbol 99, but 10 (series 1)",
         ),
         ([field(1, &[1]), sample(2, 1.0, 5)].concat(), "a label has no value (series 1)"),
         ([field(1, &[3, 4]), sample(2, 1.0, 5)].concat(), "it has no label __name__"),
@@ -129,6 +139,111 @@ fn native_histograms_and_exemplars_are_kept_and_counted() {
     let told = server.get("/api/v1/query_exemplars?query=up&start=0&end=1").text();
     let expected = r#"[{"exemplars":[{"labels":{"job":"a b"},"timestamp":0.006,"value":"0"}],"seriesLabels":{"__name__":"up"}}]"#;
     assert!(told.contains(expected), "{told}");
+}
+
+/// A sample that says when what it counts began.
+fn started(value: f64, milliseconds: u8, start: u8) -> Vec<u8> {
+    let value = value.to_le_bytes();
+    field(2, &[&[1 << 3 | 1][..], &value, &[2 << 3, milliseconds, 3 << 3, start]].concat())
+}
+
+/// Sends these samples of `up`, with a type and a label; says how many were written.
+fn send_started(server: &Taking, symbols: &[u8], parts: &[Vec<u8>]) {
+    let series = [field(1, symbols), parts.concat()].concat();
+    let heard = server.post("/api/v1/write", SECOND, &block(&request(&[series])));
+    let count = parts.iter().filter(|part| part[0] == 2 << 3 | 2).count() as u64;
+    assert_eq!((heard.status, written(&heard)[0]), (204, Some(count)), "{}", heard.text());
+}
+
+/// A counter's first sample is an increase since its start, and so is the first one behind a
+/// restart, however often the starts are told.
+#[test]
+fn what_was_counted_before_the_first_sample_is_an_increase() {
+    let server = Taking::with(SeriesConfig::default());
+    for _ in 0..2 {
+        send_started(&server, &[1, 2], &[started(7.0, 20, 10)]);
+        send_started(&server, &[1, 2], &[started(9.0, 30, 10)]);
+    }
+    // It began again, was never seen below 9, and once more between two samples of a message.
+    send_started(&server, &[1, 2], &[started(9.5, 50, 40), started(20.0, 70, 60)]);
+    // What is no older than a sample, or than what there is, says nothing.
+    let told = [started(21.0, 80, 80), started(22.0, 90, 91), started(23.0, 100, 75)];
+    send_started(&server, &[1, 2], &told);
+    send_started(&server, &[1, 2], &[started(24.0, 110, 85)]);
+    let query = "/api/v1/query?query=resets(up[1m])&time=1";
+    let resets = server.get(query).text();
+    assert!(resets.contains(r#""value":[1,"2"]"#), "{resets}");
+    let found = server.end(&["up"]);
+    let expected = [
+        (10, 0.0),
+        (20, 7.0),
+        (30, 9.0),
+        (40, 0.0),
+        (50, 9.5),
+        (60, 0.0),
+        (70, 20.0),
+        (80, 21.0),
+        (90, 22.0),
+        (100, 23.0),
+        (110, 24.0),
+    ];
+    assert_eq!(found[0], expected.map(|(time, value)| point(time, value)));
+}
+
+/// Drafts of version 2 had one start for a series, behind its samples.
+#[test]
+fn the_start_of_a_whole_series_is_taken() {
+    let server = Taking::with(SeriesConfig::default());
+    let samples = [sample(2, 7.0, 20), sample(2, 8.0, 30), vec![6 << 3, 10]];
+    send_started(&server, &[1, 2], &samples);
+    // Of its samples the first is older than its start.
+    let samples = [sample(2, 9.0, 40), sample(2, 1.0, 50), vec![6 << 3, 45]];
+    send_started(&server, &[1, 2], &samples);
+    let expected = [(10, 0.0), (20, 7.0), (30, 8.0), (40, 9.0), (45, 0.0), (50, 1.0)];
+    assert_eq!(server.end(&["up"])[0], expected.map(|(time, value)| point(time, value)));
+}
+
+/// Nothing counts in a gauge, or in a quantile of a summary, whatever its sender says.
+#[test]
+fn what_counts_nothing_has_no_start() {
+    let server = Taking::with(SeriesConfig::default());
+    let kind = |number: u8| field(5, &[1 << 3, number]);
+    let job = [1, 2, 3, 4];
+    for (number, symbols) in [(2, &job[..]), (5, &[1, 2, 9, 4])] {
+        send_started(&server, symbols, &[started(7.0, 20, 10), kind(number)]);
+        send_started(&server, symbols, &[sample(2, 8.0, 30), kind(number), vec![6 << 3, 25]]);
+    }
+    send_started(&server, &[1, 6], &[started(7.0, 20, 10), kind(5)]);
+    let found = server.end(&["up job=a\\ b", "up quantile=a\\ b", "took_bucket"]);
+    assert_eq!(found[0], [point(20, 7.0), point(30, 8.0)]);
+    assert_eq!(found[1], [point(20, 7.0), point(30, 8.0)]);
+    assert_eq!(found[2], [point(10, 0.0), point(20, 7.0)]);
+}
+
+/// The same of native histograms, which begin with the same buckets and nothing in them.
+#[test]
+fn a_native_histogram_begins_with_nothing() {
+    let server = Taking::with(SeriesConfig::default());
+    let histogram = |count: u8, time: u8, start: u8| {
+        field(3, &[1 << 3, count, 4 << 3, 4, 15 << 3, time, 0x88, 1, start])
+    };
+    let old = |count: u8, time: u8| field(3, &[1 << 3, count, 4 << 3, 4, 15 << 3, time]);
+    for (parts, count) in [
+        (vec![histogram(5, 20, 10)], 1),
+        (vec![histogram(6, 30, 10), histogram(9, 50, 40)], 2),
+        (vec![old(2, 70), vec![6 << 3, 60]], 1),
+    ] {
+        let series = [field(1, &[1, 2]), parts.concat()].concat();
+        let heard = server.post("/api/v1/write", SECOND, &block(&request(&[series])));
+        assert_eq!((heard.status, written(&heard)[1]), (204, Some(count)), "{}", heard.text());
+    }
+    for (time, count) in [(10, 0), (20, 5), (30, 6), (40, 0), (50, 9), (60, 0), (70, 2)] {
+        let query = format!("/api/v1/query?query=histogram_count(up)&time=0.0{time}");
+        let told = server.get(&query).text();
+        assert!(told.contains(&format!(r#","{count}"]"#)), "{time}: {told}");
+    }
+    let told = server.get("/api/v1/query?query=resets(up[1m])&time=1").text();
+    assert!(told.contains(r#""value":[1,"2"]"#), "{told}");
 }
 
 #[test]

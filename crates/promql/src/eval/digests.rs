@@ -6,7 +6,7 @@
 
 use super::column::ABSENT;
 use super::held::TOO_MANY_POINTS;
-use super::reading::Reading;
+use super::reading::{Reading, VISITS_AT_ONCE};
 use super::window::{Over, Window};
 use super::{Evaluator, Steps};
 use crate::digest::{Digest, Told, Wanted};
@@ -62,6 +62,16 @@ impl<R: Samples> Held<R> {
     }
 }
 
+/// What came of stretches.
+struct Put {
+    /// Windows that have their values.
+    windows: usize,
+    /// Stretches that were looked at.
+    looked_at: usize,
+    /// Whether the next window has stretches that were not read yet.
+    wants_more: bool,
+}
+
 /// What is held of a series whose stretches are read by the column.
 struct HeldStretches<R> {
     rest: Option<R>,
@@ -70,9 +80,8 @@ struct HeldStretches<R> {
 }
 
 impl<R: Samples> HeldStretches<R> {
-    /// Puts the values of as many windows as all is there of, and gives how many these are; and how
-    /// many stretches it looked at.
-    fn put(&mut self, over: Over, wanted: Wanted, ends: Ends, cells: &mut [f64]) -> (usize, usize) {
+    /// Puts the values of as many windows as all is there of, unless that takes long.
+    fn put(&mut self, over: Over, wanted: Wanted, ends: Ends, cells: &mut [f64]) -> Put {
         let stretches = &self.stretches;
         let known = match self.rest {
             Some(_) => stretches.lasts.last().copied(),
@@ -87,21 +96,25 @@ impl<R: Samples> HeldStretches<R> {
             }
             if self.rest.is_some() && known.is_none_or(|known| known <= end) {
                 self.begin = begin;
-                return (place, looked_at);
+                return Put { windows: place, looked_at, wants_more: true };
             }
             let (behind, found) = stretches.folded(begin, end, wanted);
             looked_at += behind - begin;
             if let Some((count, value)) = found {
                 *cell = over.value_of_all(count, value);
             }
+            if looked_at as u64 >= VISITS_AT_ONCE {
+                self.begin = begin;
+                return Put { windows: place + 1, looked_at, wants_more: false };
+            }
         }
         self.begin = begin;
-        (cells.len(), looked_at)
+        Put { windows: cells.len(), looked_at, wants_more: false }
     }
 
-    /// Reads what comes next.
-    async fn read(&mut self, most: usize) -> Result<(), Error<R::Error>> {
-        let Some(source) = &mut self.rest else { return Ok(()) };
+    /// Reads what comes next; how many stretches that is.
+    async fn read(&mut self, most: usize) -> Result<usize, Error<R::Error>> {
+        let Some(source) = &mut self.rest else { return Ok(0) };
         if self.begin > self.stretches.len() / 2 {
             self.stretches.forget(self.begin);
             self.begin = 0;
@@ -109,9 +122,34 @@ impl<R: Samples> HeldStretches<R> {
         if self.stretches.len() > most {
             return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
         }
+        let before = self.stretches.len();
         if !source.more_stretches(&mut self.stretches).await.map_err(Error::Source)? {
             self.rest = None;
         }
+        Ok(self.stretches.len() - before)
+    }
+}
+
+/// Who has a turn while a series is worked at that takes long.
+pub(super) trait Others<E>: Send + Sync {
+    /// Lets them go first. An error ends the work.
+    fn pause(&self) -> impl Future<Output = Result<(), Error<E>>> + Send;
+}
+
+/// Those who ask a source.
+pub(super) struct OthersOf<'a, S>(pub(super) &'a S);
+
+impl<S: Source> Others<S::Error> for OthersOf<'_, S> {
+    fn pause(&self) -> impl Future<Output = Result<(), Error<S::Error>>> + Send {
+        self.0.pause()
+    }
+}
+
+/// Nobody, since it has a task of its own.
+pub(super) struct Nobody;
+
+impl<E: Send> Others<E> for Nobody {
+    async fn pause(&self) -> Result<(), Error<E>> {
         Ok(())
     }
 }
@@ -158,13 +196,19 @@ impl Work {
         until.abs_diff(after) / every.unsigned_abs().max(1)
     }
 
-    /// Does it.
-    pub(super) async fn run<R: Samples>(self, samples: R) -> Result<Worked, Error<R::Error>> {
+    /// Does it, with pauses for others.
+    pub(super) async fn run<R: Samples>(
+        self,
+        samples: R,
+        others: impl Others<R::Error>,
+    ) -> Result<Worked, Error<R::Error>> {
         let mut worked = Worked { cells: vec![ABSENT; self.steps.count], visits: 0 };
         let cells = if self.reading.is_fixed { 1 } else { usize::MAX }.min(self.steps.count);
         match self.wanted {
-            Wanted::Ends | Wanted::Last => self.over_digests(samples, cells, &mut worked).await?,
-            _ => self.over_stretches(samples, cells, &mut worked).await?,
+            Wanted::FirstAndLast | Wanted::Ends | Wanted::Last => {
+                self.over_digests(samples, cells, &mut worked, others).await?;
+            }
+            _ => self.over_stretches(samples, cells, &mut worked, others).await?,
         }
         if self.reading.is_fixed
             && let Some(first) = worked.cells.first().copied()
@@ -180,15 +224,21 @@ impl Work {
         samples: R,
         count: usize,
         worked: &mut Worked,
+        others: impl Others<R::Error>,
     ) -> Result<(), Error<R::Error>> {
         let Self { over, reading, steps, .. } = self;
         let mut held = Held::new(samples);
+        let mut paused_at = 0;
         for (place, cell) in worked.cells[..count].iter_mut().enumerate() {
             let end = reading.steps.time(place);
             let after = end.saturating_sub(reading.range);
             let window = held.window((after, end), self.most.0).await?;
             worked.visits += window.len() as u64;
             self.bound(worked.visits)?;
+            if worked.visits - paused_at >= VISITS_AT_ONCE {
+                others.pause().await?;
+                paused_at = worked.visits;
+            }
             let span = Window { end, range: reading.range, step: steps.time(place) };
             if let Some(value) = over.value_of(window, span) {
                 *cell = value;
@@ -204,23 +254,30 @@ impl Work {
         samples: R,
         count: usize,
         worked: &mut Worked,
+        others: impl Others<R::Error>,
     ) -> Result<(), Error<R::Error>> {
         let Self { over, wanted, reading, .. } = self;
         let mut held =
             HeldStretches { rest: Some(samples), stretches: Stretches::default(), begin: 0 };
-        let mut place = 0;
+        let (mut place, mut read, mut paused_at) = (0, 0, 0);
         loop {
             let Steps { step, .. } = reading.steps;
             let ends = Ends { first: reading.steps.time(place), step, range: reading.range };
             let cells = &mut worked.cells[place..count];
-            let (put, visits) = held.put(over, wanted, ends, cells);
-            place += put;
-            worked.visits += visits as u64;
+            let put = held.put(over, wanted, ends, cells);
+            place += put.windows;
+            worked.visits += put.looked_at as u64;
             self.bound(worked.visits)?;
             if place == count {
                 return Ok(());
             }
-            held.read(self.most.0).await?;
+            if worked.visits + read - paused_at >= VISITS_AT_ONCE {
+                others.pause().await?;
+                paused_at = worked.visits + read;
+            }
+            if put.wants_more {
+                read += held.read(self.most.0).await? as u64;
+            }
         }
     }
 

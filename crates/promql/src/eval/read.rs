@@ -6,11 +6,11 @@
 //! read, and of a last value those before it aren't held: a range may be of years.
 
 use super::column::{ABSENT, Cell, Column, SAME_LABELSET};
-use super::digests::{Work, Worked};
+use super::digests::{Nobody, OthersOf, Work, Worked};
 use super::held::{Held, TOO_MANY_POINTS};
 use super::native::Tell;
 use super::native::window as native;
-use super::reading::Reading;
+use super::reading::{Reading, VISITS_AT_ONCE};
 use super::window::{Over, Window};
 use super::{Boxed, Evaluator, Steps, drop_name};
 use crate::ast::{Selector, Subquery};
@@ -25,8 +25,6 @@ use std::sync::Arc;
 
 /// Buckets from which on it takes longer to work at a series than to have another thread do so.
 const MANY_BUCKETS: u64 = 1000;
-/// Points that are looked at in a series without a pause for others.
-const VISITS_AT_ONCE: u64 = 1 << 18;
 
 /// A series with points.
 pub(super) struct Series {
@@ -248,20 +246,15 @@ impl<S: Source> Evaluator<'_, S> {
                     None => source.read(&series, after, until).await,
                 };
                 let rest = rest.map_err(Error::Source)?;
-                self.tell_source(rest.told(), asked.span);
-                let work = rest.told().every.zip(wanted);
-                let work = work
-                    .map(|(every, wanted)| {
-                        (
-                            every,
-                            Work::new(
-                                (asked.over, wanted),
-                                (asked.reading, asked.steps),
-                                self.options,
-                            ),
-                        )
-                    })
-                    .map(|(every, work)| (work, work.buckets(every) >= MANY_BUCKETS));
+                let told = rest.told();
+                self.tell_source(told, asked.span);
+                let wanted = wanted.filter(|_| told.every.is_some() || told.are_summed);
+                let work = wanted.map(|wanted| {
+                    let reading = (asked.reading, asked.steps);
+                    let work = Work::new((asked.over, wanted), reading, self.options);
+                    let is_much = |every| work.buckets(every) >= MANY_BUCKETS;
+                    (work, told.every.is_some_and(is_much))
+                });
                 let beside = if let Some((_, true)) = work { source.beside() } else { 1 };
                 // What comes of series stays in their order.
                 while begun.len() >= beside {
@@ -270,10 +263,13 @@ impl<S: Source> Evaluator<'_, S> {
                 }
                 columns.extend(match work {
                     Some((work, _)) if beside > 1 => {
-                        begun.push_back((labels, source.begin(work.run(rest))));
+                        begun.push_back((labels, source.begin(work.run(rest, Nobody))));
                         None
                     }
-                    Some((work, _)) => self.worked(labels, work.run(rest).await?, asked)?,
+                    Some((work, _)) => {
+                        let worked = work.run(rest, OthersOf(source)).await?;
+                        self.worked(labels, worked, asked)?
+                    }
                     None => {
                         let held = Held::new(Some(rest), self.buckets == Buckets::Unwanted);
                         self.over(labels, false, held, asked).await?

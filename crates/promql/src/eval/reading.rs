@@ -3,6 +3,9 @@
 use super::Steps;
 use crate::digest::{Wanted, Windows};
 
+/// Points that are looked at in a series without a pause for others.
+pub(super) const VISITS_AT_ONCE: u64 = 1 << 18;
+
 /// When a selector looks, and how many nanoseconds back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {

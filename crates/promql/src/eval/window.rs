@@ -101,7 +101,7 @@ impl Over {
     pub(crate) fn wanted(self) -> Option<Wanted> {
         Some(match self {
             Self::Rate | Self::Increase | Self::Delta => Wanted::Ends,
-            Self::First | Self::Last | Self::TimeOfFirst | Self::TimeOfLast => Wanted::Ends,
+            Self::First | Self::Last | Self::TimeOfFirst | Self::TimeOfLast => Wanted::FirstAndLast,
             Self::Avg | Self::Sum => Wanted::Sum,
             Self::Count | Self::Present | Self::Absent => Wanted::Count,
             Self::Min => Wanted::Least,
@@ -113,15 +113,16 @@ impl Over {
     /// The value of a window of which there are digests, for functions of the ends of points.
     pub(crate) fn value_of(self, digests: &[Digest], window: Window) -> Option<f64> {
         let mut points = digests.iter().filter(|digest| digest.count > 0);
+        match self {
+            Self::First => return Some(points.next()?.first.1),
+            Self::Last => return Some(points.next_back()?.last.1),
+            Self::TimeOfFirst => return Some(seconds(0, points.next()?.first.0)),
+            Self::TimeOfLast => return Some(seconds(0, points.next_back()?.last.0)),
+            _ => {}
+        }
         let mut all = *points.next()?;
         points.for_each(|digest| all.add(digest));
-        Some(match self {
-            Self::First => all.first.1,
-            Self::Last => all.last.1,
-            Self::TimeOfFirst => seconds(0, all.first.0),
-            Self::TimeOfLast => seconds(0, all.last.0),
-            _ => self.extrapolated(&all, window)?,
-        })
+        self.extrapolated(&all, window)
     }
 
     /// The value of so many points, of whom it is known what the function wants of them; for

@@ -5,6 +5,7 @@
 use super::Sample;
 use super::metadata::Metadata;
 use super::names::Names;
+use super::start::Start;
 use crate::exemplar::Exemplar;
 use crate::histogram;
 use crate::record::{Kind, Record};
@@ -50,6 +51,15 @@ pub(super) struct Mark {
     pub(super) records: usize,
     record_bytes: usize,
     histogram_increments: usize,
+    pub(super) starts: usize,
+}
+
+/// What waits while zeros are saved that belong before it.
+pub(super) struct Taken {
+    samples: Vec<Sample>,
+    records: Vec<IntakeRecord>,
+    record_bytes: usize,
+    increments: Vec<(u32, i64, Histogram)>,
 }
 
 /// What parsers leave behind.
@@ -63,6 +73,8 @@ pub(super) struct Intake {
     /// What is to be added to the newest point of its series, and to the newest histogram.
     pub(super) increments: Vec<Sample>,
     pub(super) histogram_increments: Vec<(u32, i64, Histogram)>,
+    /// When what is counted began, of samples and histograms.
+    pub(super) starts: Vec<Start>,
     pub(super) besides: Besides,
     pub(super) replies: Vec<u8>,
     /// Refusals that were not said for want of room, and all of them.
@@ -90,6 +102,7 @@ impl Intake {
             records: self.records.len(),
             record_bytes: self.record_bytes,
             histogram_increments: self.histogram_increments.len(),
+            starts: self.starts.len(),
         }
     }
 
@@ -100,6 +113,7 @@ impl Intake {
         self.records.truncate(mark.records);
         self.record_bytes = mark.record_bytes;
         self.histogram_increments.truncate(mark.histogram_increments);
+        self.starts.truncate(mark.starts);
     }
 
     /// Takes a native histogram that is to be added to the newest of its series.
@@ -129,6 +143,26 @@ impl Intake {
         Ok(())
     }
 
+    /// The time of the last histogram among the records from `begin` on.
+    pub(super) fn last_histogram(&self, begin: usize) -> Option<i64> {
+        let mut records = self.records[begin..].iter().rev().map(|one| &one.record);
+        records.find(|record| record.kind == Kind::Histogram).map(|record| record.time)
+    }
+
+    /// The starts from `begin` on are a target's: those that it is known to have begun at are left
+    /// out.
+    pub(super) fn own_starts(&mut self, begin: usize, target: u32) {
+        let mut at = begin;
+        while at < self.starts.len() {
+            if self.names.has_begun(target, self.starts[at].time) {
+                self.starts.remove(at);
+            } else {
+                self.starts[at].target = target;
+                at += 1;
+            }
+        }
+    }
+
     /// Whether that is enough, or what they are called takes as much memory as it may.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
@@ -145,6 +179,23 @@ impl Intake {
             }
             None => self.besides.exemplars += 1,
         }
+    }
+
+    /// Takes zeros in the place of what was taken, which is given.
+    pub(super) fn replace(&mut self, samples: Vec<Sample>, records: Vec<IntakeRecord>) -> Taken {
+        let samples = std::mem::replace(&mut self.samples, samples);
+        let records = std::mem::replace(&mut self.records, records);
+        let increments = std::mem::take(&mut self.histogram_increments);
+        Taken { samples, records, record_bytes: self.record_bytes, increments }
+    }
+
+    /// Takes back what was replaced.
+    pub(super) fn put_back(&mut self, taken: Taken) {
+        let Taken { samples, records, record_bytes, increments } = taken;
+        self.samples = samples;
+        self.records = records;
+        self.record_bytes = record_bytes;
+        self.histogram_increments = increments;
     }
 
     pub(super) fn forget_records(&mut self) {

@@ -40,6 +40,8 @@ mod resp;
 mod runs;
 mod scraped;
 mod session;
+mod start;
+mod starts;
 #[cfg(test)]
 mod tests;
 

@@ -54,6 +54,15 @@ struct Entry {
     next: u32,
 }
 
+/// A target that was looked up.
+#[derive(Debug)]
+struct Opened {
+    /// The first one of the same series.
+    first: u32,
+    /// When the series of a first one began, as far as it was looked at; 0 if it wasn't.
+    start: i64,
+}
+
 /// All of a session's.
 #[derive(Debug)]
 pub(super) struct Names {
@@ -62,9 +71,8 @@ pub(super) struct Names {
     table: Vec<u32>,
     entries: Vec<Entry>,
     pub(super) targets: Vec<Target>,
-    /// For each target that is open the first one of the same series; and that by the number of the
-    /// series.
-    same: Vec<u32>,
+    /// For each target that was looked up; and the first one of the same series by its number.
+    opened: Vec<Opened>,
     by_series: HashMap<u64, u32>,
     /// The entry found last.
     last: u32,
@@ -85,7 +93,7 @@ impl Names {
             table: vec![NONE; 64],
             entries: Vec::new(),
             targets: Vec::new(),
-            same: Vec::new(),
+            opened: Vec::new(),
             by_series: HashMap::new(),
             last: NONE,
             bytes: 0,
@@ -253,7 +261,7 @@ impl Names {
             }
             None => self.targets.truncate(self.fixed),
         }
-        self.same.truncate(self.fixed);
+        self.opened.truncate(self.fixed);
         self.by_series.retain(|_, target| (*target as usize) < self.fixed);
         // What was refused and stays is asked for again: a dictionary's, or of a message that is
         // half there.
@@ -279,16 +287,17 @@ impl Names {
     /// Takes what the targets from `first` on mean; gives those that may not be, and why.
     pub(super) fn open(&mut self, first: usize, series: Vec<Result<Series>>) -> Vec<(Name, Error)> {
         let mut refused = Vec::new();
-        self.same.truncate(first);
+        self.opened.truncate(first);
         for (number, series) in (first as u32..).zip(series) {
             let target = &mut self.targets[number as usize];
             match series {
                 Ok(series) => {
-                    self.same.push(*self.by_series.entry(series.id()).or_insert(number));
+                    let first = *self.by_series.entry(series.id()).or_insert(number);
+                    self.opened.push(Opened { first, start: 0 });
                     *target = Target::Open(series);
                 }
                 Err(why) => {
-                    self.same.push(number);
+                    self.opened.push(Opened { first: number, start: 0 });
                     refused.push((target.name().clone(), why));
                     *target = Target::Refused(target.name().clone());
                     self.has_refused = true;
@@ -307,7 +316,7 @@ impl Names {
                 *target = Target::Named(series.name().clone());
             }
         }
-        self.same.clear();
+        self.opened.clear();
         self.by_series.clear();
         self.unopened = 0;
     }
@@ -326,6 +335,9 @@ impl Names {
     pub(super) fn reopen(&mut self, target: usize, series: Vec<Series>) {
         for series in series {
             self.targets[target] = Target::Open(series);
+            if let Some(opened) = self.opened.get_mut(target) {
+                opened.start = 0;
+            }
         }
     }
 
@@ -342,7 +354,22 @@ impl Names {
     /// ways.
     #[inline]
     pub(super) fn first_of(&self, target: u32) -> u32 {
-        self.same.get(target as usize).copied().unwrap_or(target)
+        self.opened.get(target as usize).map_or(target, |opened| opened.first)
+    }
+
+    /// Whether it is known that the series of a target began then.
+    #[inline]
+    pub(super) fn has_begun(&self, target: u32, start: i64) -> bool {
+        let first = self.first_of(target) as usize;
+        self.opened.get(first).is_some_and(|opened| opened.start == start)
+    }
+
+    /// Notes when the series of a target, which was looked up, began last.
+    pub(super) fn begin(&mut self, target: u32, start: i64) {
+        let first = self.first_of(target) as usize;
+        if let Some(opened) = self.opened.get_mut(first) {
+            opened.start = start;
+        }
     }
 }
 

@@ -19,6 +19,8 @@ use super::otlp::{self, OtlpMetrics};
 use super::remote_write::{self, RemoteWrite};
 use super::resp;
 use super::runs::Runs;
+use super::start::Start;
+use super::starts::Zeros;
 use super::{MAX_LINE_BYTES, Sample};
 use crate::cell::Cell;
 use crate::error::{Error, Result};
@@ -29,6 +31,7 @@ use crate::store::{Admitted, Mail, Newcomers, Series, SeriesStore, prefetch_seri
 use crate::value::Point;
 use plinth_types::MetricSet;
 use std::collections::BTreeSet;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -167,6 +170,7 @@ impl Session {
             record_bytes: 0,
             increments: Vec::new(),
             histogram_increments: Vec::new(),
+            starts: Vec::new(),
             besides: Besides::default(),
             replies: Vec::new(),
             unsaid: 0,
@@ -217,6 +221,7 @@ impl Session {
         self.intake.samples.clear();
         self.intake.forget_records();
         self.intake.increments.clear();
+        self.intake.starts.clear();
         self.intake.besides = Besides::default();
         self.intake.replies.clear();
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) =
@@ -313,10 +318,11 @@ impl Session {
 
     /// Bytes of memory for what was taken and not saved, and for replies that were not sent.
     pub fn in_hand(&self) -> usize {
-        let Intake { names, samples, records, record_bytes, increments, replies, .. } =
+        let Intake { names, samples, records, record_bytes, increments, starts, replies, .. } =
             &self.intake;
         (samples.capacity() + increments.capacity()) * size_of::<Sample>()
             + self.points.capacity() * size_of::<Point>()
+            + starts.capacity() * size_of::<Start>()
             + names.fresh()
             + records.capacity() * size_of::<IntakeRecord>()
             + record_bytes
@@ -394,6 +400,7 @@ impl Session {
     /// Forgets what was taken and not saved, and tells the sender why; the session should end.
     pub fn give_up(&mut self, why: &Error) {
         self.intake.increments.clear();
+        self.intake.starts.clear();
         self.intake.forget_records();
         self.leave_room();
         self.refuse(why);
@@ -434,6 +441,9 @@ impl Session {
             self.tell_refused(&refused);
             let now = store.env().now();
             wait = self.newcomers.as_ref().map_or(wait, |newcomers| newcomers.made(now, made));
+        }
+        if !self.intake.starts.is_empty() {
+            self.append_starts(store).await?;
         }
         let Intake { increments, histogram_increments, .. } = &self.intake;
         let result = match increments.is_empty() && histogram_increments.is_empty() {
@@ -513,6 +523,22 @@ impl Session {
         adding.end().await
     }
 
+    /// Appends zeros where what is counted began, which the sender hasn't sent as points.
+    async fn append_starts(&mut self, store: &SeriesStore) -> Result<()> {
+        let mut zeros = Zeros::of(&mut self.intake).await?;
+        let counted = (self.saved, self.saved_records);
+        let sent = self.intake.replace(take(&mut zeros.samples), take(&mut zeros.records));
+        let mut appended = self.append_records(store).await;
+        if appended.is_ok() {
+            appended = self.append_each_run(store).await;
+        }
+        self.intake.put_back(sent);
+        (self.saved, self.saved_records) = counted;
+        appended?;
+        zeros.remember(&mut self.intake);
+        Ok(())
+    }
+
     async fn append_all(&mut self, store: &SeriesStore) -> Result<()> {
         self.append_records(store).await?;
         self.append_runs(store).await
@@ -520,12 +546,7 @@ impl Session {
 
     /// Appends what was taken, and commits it if that was asked for.
     async fn append_runs(&mut self, store: &SeriesStore) -> Result<()> {
-        let (intake, runs) = (&self.intake, &mut self.runs);
-        runs.arrange(intake.samples.iter().map(|sample| intake.names.first_of(sample.target)));
-        for run in 0..self.runs.len() {
-            prefetch_series(run, |run| self.intake.names.series(self.runs.series(run)?));
-            self.append_run(store, run).await?;
-        }
+        self.append_each_run(store).await?;
         if self.intake.wants_sync {
             store.sync().await?;
             self.intake.wants_sync = false;
@@ -538,6 +559,16 @@ impl Session {
                 | Parser::Exposition(_)
                 | Parser::Csv(_) => self.intake.say(format_args!("ok {saved}\n")),
             }
+        }
+        Ok(())
+    }
+
+    async fn append_each_run(&mut self, store: &SeriesStore) -> Result<()> {
+        let (intake, runs) = (&self.intake, &mut self.runs);
+        runs.arrange(intake.samples.iter().map(|sample| intake.names.first_of(sample.target)));
+        for run in 0..self.runs.len() {
+            prefetch_series(run, |run| self.intake.names.series(self.runs.series(run)?));
+            self.append_run(store, run).await?;
         }
         Ok(())
     }
@@ -667,6 +698,7 @@ impl Session {
         self.intake.forget_records();
         self.intake.samples.clear();
         self.intake.increments.clear();
+        self.intake.starts.clear();
         self.intake.names.settle();
         self.intake.wants_sync = false;
     }

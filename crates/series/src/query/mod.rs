@@ -35,7 +35,7 @@ mod source;
 pub use apply::FUNCTION_NAMES;
 pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
-pub use opentsdb::{is_opentsdb, opentsdb, opentsdb_expressions, opentsdb_fixed};
+pub use opentsdb::{LOOKUP, is_opentsdb, opentsdb, opentsdb_expressions, opentsdb_fixed};
 pub use parse::Query;
 pub use prometheus::{
     ChunkStream, Export, RemoteRead, delete_series, form_pairs, is_prometheus, prometheus,

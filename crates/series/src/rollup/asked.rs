@@ -122,7 +122,9 @@ impl Columns {
             Wanted::Least => LEAST,
             Wanted::Greatest => GREATEST,
             // How many there are is all.
-            Wanted::Count | Wanted::Ends | Wanted::Last => return vec![0.0; places.len()].into(),
+            Wanted::Count | Wanted::FirstAndLast | Wanted::Ends | Wanted::Last => {
+                return vec![0.0; places.len()].into();
+            }
         };
         numbers(&self.values[column - SUMS], places)
     }

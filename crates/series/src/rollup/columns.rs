@@ -42,14 +42,14 @@ impl Needed {
 
     /// What answers windows of PromQL.
     pub(crate) fn of(wanted: plinth_promql::Wanted) -> Self {
-        use plinth_promql::Wanted::{Count, Ends, Greatest, Last, Least, Sum};
+        use plinth_promql::Wanted::{Count, Ends, FirstAndLast, Greatest, Last, Least, Sum};
         let ends = 1 << TIMES | 1 << (TIMES + 1) | 1 << FIRST | 1 << LAST | 1 << SEEN;
         let more = match wanted {
             Count => 0,
             Sum => 1 << SUMS,
             Least => 1 << LEAST,
             Greatest => 1 << GREATEST,
-            Last => ends,
+            Last | FirstAndLast => ends,
             Ends => ends | 1 << FALLS,
         };
         Self(Self::COUNTS.0 | more)

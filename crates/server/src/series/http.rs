@@ -30,7 +30,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::{
-    ARROW_CONTENT_TYPE, Export, FUNCTION_NAMES, Holder, MAX_QUERY_BYTES, Query, QueryError,
+    ARROW_CONTENT_TYPE, Export, FUNCTION_NAMES, Holder, LOOKUP, MAX_QUERY_BYTES, Query, QueryError,
     QueryResult, RemoteRead, SeriesStore, delete_series, is_opentsdb, is_prometheus, opentsdb,
     opentsdb_fixed, prometheus,
 };
@@ -217,23 +217,23 @@ fn is_from_a_page(headers: &HeaderMap) -> bool {
 /// What somebody is answered who may ask.
 async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Answered {
     let path = request.uri().path().to_string();
+    let has_query = request.uri().query().is_some();
     let mut held = hub.bodies.hold();
     match (path.as_str(), request.method()) {
         ("/api/v1/metadata", &Method::GET | &Method::POST) => {
             metadata(hub, request, patience, &mut held).await
         }
-        ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
+        ("/api/query" | "/api/search" | "/api/suggest" | LOOKUP, &Method::POST) => {
             let (head, content) = request.into_parts();
             match body(content, MAX_QUERY_BYTES, patience, &mut held).await {
                 Ok(text) => asked(hub, &head, &text).await,
                 Err(status) => told(status, TEXT, format!("-{}\r\n", why_not(status, "1 MiB"))),
             }
         }
-        ("/api/query" | "/api/suggest", &Method::GET) if request.uri().query().is_some() => {
-            let (head, _) = request.into_parts();
-            asked(hub, &head, b"").await
+        ("/api/query" | "/api/suggest" | LOOKUP, &Method::GET) if has_query => {
+            asked(hub, &request.into_parts().0, b"").await
         }
-        ("/api/query" | "/api/search" | "/api/suggest", _) => {
+        ("/api/query" | "/api/search" | "/api/suggest" | LOOKUP, _) => {
             told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "-POST expected, with JSON as the body\r\n")
         }
         (asked, &Method::GET | &Method::POST) if is_prometheus(asked) || asked == EXPORT => {
@@ -581,9 +581,8 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         let (status, text) = answer.into_parts();
         return told(status, JSON, text);
     }
-    let is_asked_by_address =
-        head.method == Method::GET && ["/api/query", "/api/suggest"].contains(&path);
-    if is_asked_by_address || is_opentsdb(path, text) {
+    let by_address = ["/api/query", "/api/suggest", LOOKUP].contains(&path);
+    if head.method == Method::GET && by_address || is_opentsdb(path, text) {
         let url = head.uri.query().unwrap_or_default().as_bytes();
         let (status, text) = opentsdb(store, path, (url, text), now(hub)).await;
         return json_told(status, text);

@@ -4,6 +4,7 @@
 //!   1, 2: count, an integer or a float   3: sum            4: schema          5: zero threshold    6, 7: zero count
 //!   8: spans below 0    9: deltas, or 10: counts           11: spans above 0  12: deltas, or 13: counts
 //!   14: what is known of a reset         15: time          16: bounds of custom buckets
+//!   17: when it began
 //! ```
 
 use super::super::buckets::{Buckets, MAX_BUCKETS, narrow, too_many};
@@ -14,6 +15,8 @@ use plinth_promql::{Histogram, Parts, ResetHint, STALE};
 pub(super) struct Read {
     /// Milliseconds since 1970.
     pub(super) time: i64,
+    /// When what it counts began, as far as that was said.
+    pub(super) start: i64,
     /// `None` where the series has ended.
     pub(super) histogram: Option<Histogram>,
 }
@@ -23,7 +26,8 @@ pub(super) struct Read {
 /// # Errors
 /// Why it is none.
 pub(super) fn read(message: &[u8]) -> Result<Read, String> {
-    let (mut parts, mut time, mut are_floats) = (Parts::default(), 0, false);
+    let (mut parts, mut are_floats) = (Parts::default(), false);
+    let (mut time, mut start) = (0, 0);
     let (mut above, mut below) = (Buckets::default(), Buckets::default());
     for field in Fields::of(message) {
         match field? {
@@ -42,6 +46,7 @@ pub(super) fn read(message: &[u8]) -> Result<Read, String> {
             (13, payload) => above.take_counts(payload)?,
             (14, Payload::Number(hint)) => parts.hint = hint_of(hint),
             (15, Payload::Number(number)) => time = number as i64,
+            (17, Payload::Number(number)) => start = number as i64,
             (16, payload) => eights(payload, |bits| parts.bounds.push(f64::from_bits(bits))),
             _ => {}
         }
@@ -50,11 +55,11 @@ pub(super) fn read(message: &[u8]) -> Result<Read, String> {
         }
     }
     if parts.sum.to_bits() == STALE {
-        return Ok(Read { time, histogram: None });
+        return Ok(Read { time, start, histogram: None });
     }
     (parts.positive_spans, parts.positive) = above.counts(are_floats);
     (parts.negative_spans, parts.negative) = below.counts(are_floats);
-    Ok(Read { time, histogram: Some(Histogram::new(parts)?) })
+    Ok(Read { time, start, histogram: Some(Histogram::new(parts)?) })
 }
 
 fn hint_of(number: u64) -> ResetHint {

@@ -20,8 +20,10 @@ use super::Sample;
 use super::intake::{Intake, Shown, TURN};
 use super::names::{Row, escape};
 use super::protobuf::{Fields, Payload};
+use super::start::{Start, is_before};
 use crate::exemplar::Exemplar;
 use crate::value::Value;
+use plinth_promql::ResetHint;
 use second::Symbols;
 
 /// Largest message, when it is decompressed.
@@ -155,6 +157,7 @@ fn take_series<'a>(
             };
             intake.samples[begin.samples..].iter_mut().for_each(|sample| sample.target = row.first);
             intake.records[begin.records..].iter_mut().for_each(|record| record.target = row.first);
+            intake.own_starts(begin.starts, row.first);
         }
         Ok(())
     });
@@ -170,19 +173,21 @@ fn take_sample(intake: &mut Intake, begin: usize, bytes: &[u8]) -> Result<(), St
     if intake.samples.len() - begin >= MAX_SAMPLES {
         return Err(format!("more than {MAX_SAMPLES} samples of one series in a message"));
     }
-    let (mut time, mut value) = (0, 0.0);
+    let (mut time, mut value, mut start) = (0, 0.0, 0);
     for field in Fields::of(bytes) {
         match field? {
             (1, Payload::Eight(bits)) => value = f64::from_bits(bits),
             (2, Payload::Number(number)) => time = number as i64,
+            (3, Payload::Number(number)) => start = number as i64,
             _ => {}
         }
     }
-    intake.samples.push(Sample {
-        target: u32::MAX,
-        time: nanoseconds(time)?,
-        value: Value::Float(value),
-    });
+    let (time, start) = (nanoseconds(time)?, nanoseconds(start).unwrap_or(0));
+    let before = intake.samples[begin..].last().map(|sample| sample.time);
+    if is_before(start, time, before) {
+        intake.starts.push(Start::of_number(start));
+    }
+    intake.samples.push(Sample { target: u32::MAX, time, value: Value::Float(value) });
     Ok(())
 }
 
@@ -191,10 +196,16 @@ fn take_histogram(intake: &mut Intake, begin: usize, bytes: &[u8]) -> Result<(),
     if intake.records.len() - begin >= MAX_SAMPLES {
         return Err(format!("more than {MAX_SAMPLES} histograms of one series in a message"));
     }
-    let histogram::Read { time, histogram } = histogram::read(bytes)?;
-    let time = nanoseconds(time)?;
+    let histogram::Read { time, start, histogram } = histogram::read(bytes)?;
+    let (time, start) = (nanoseconds(time)?, nanoseconds(start).unwrap_or(0));
     match histogram {
-        Some(histogram) => intake.take_histogram(u32::MAX, time, &histogram)?,
+        Some(histogram) => {
+            let before = intake.last_histogram(begin);
+            if histogram.hint() != ResetHint::Gauge && is_before(start, time, before) {
+                intake.starts.push(Start::of_histogram(start, &histogram)?);
+            }
+            intake.take_histogram(u32::MAX, time, &histogram)?;
+        }
         None => {
             let value = Value::Float(f64::from_bits(plinth_promql::STALE));
             intake.samples.push(Sample { target: u32::MAX, time, value });

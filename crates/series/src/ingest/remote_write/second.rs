@@ -1,12 +1,18 @@
 //! Version 2: all texts of a message stand in it once, and are named by their places. Where those
 //! are is found out first; a series' key of names is the texts themselves, so it is the same in
 //! every message.
+//!
+//! Samples and histograms say when what they count began, in drafts before 2.0-rc.4 their series.
 
-use super::super::intake::Intake;
+use super::super::Sample;
+use super::super::intake::{Intake, IntakeRecord, Mark};
 use super::super::metadata::Metadata;
 use super::super::protobuf::{Fields, Payload, numbers};
-use super::{Besides, Labels, take_exemplar, take_histogram, take_sample, text};
+use super::super::start::{Start, is_before};
+use super::{Besides, Labels, nanoseconds, take_exemplar, take_histogram, take_sample, text};
 use crate::exemplar::MAX_LABEL_BYTES;
+use crate::histogram;
+use crate::record::Kind;
 use crate::{MAX_NAME_BYTES, MAX_TAGS};
 
 /// Texts of one message, at most.
@@ -55,9 +61,9 @@ pub(super) fn gather<'a>(
     (message, symbols): (&'a [u8], &Symbols),
     key: &mut Vec<u8>,
 ) -> Result<Besides<'a>, String> {
-    let begin = (intake.samples.len(), intake.records.len());
+    let begin = intake.mark();
     let mut besides = Besides { labels: Some(labels), ..Besides::default() };
-    let mut places = Vec::new();
+    let (mut places, mut created, mut is_quantile) = (Vec::new(), 0, false);
     for field in Fields::of(series) {
         match field? {
             (1, payload) => {
@@ -66,8 +72,8 @@ pub(super) fn gather<'a>(
                     return Err(format!("more than {MAX_TAGS} labels"));
                 }
             }
-            (2, Payload::Bytes(sample)) => take_sample(intake, begin.0, sample)?,
-            (3, Payload::Bytes(one)) => take_histogram(intake, begin.1, one)?,
+            (2, Payload::Bytes(sample)) => take_sample(intake, begin.samples, sample)?,
+            (3, Payload::Bytes(one)) => take_histogram(intake, begin.records, one)?,
             (4, Payload::Bytes(one)) => {
                 let mut open = None;
                 take_exemplar(intake, one, |payload, labels| {
@@ -77,6 +83,7 @@ pub(super) fn gather<'a>(
             (5, Payload::Bytes(metadata)) => {
                 besides.metadata = Some(described(metadata, message, symbols)?);
             }
+            (6, Payload::Number(number)) => created = number as i64,
             _ => {}
         }
     }
@@ -85,8 +92,9 @@ pub(super) fn gather<'a>(
     }
     let begin_key = key.len();
     key.extend_from_slice(&OURS);
-    for place in places {
+    for (at, place) in places.into_iter().enumerate() {
         let text = symbols.text(message, place)?;
+        is_quantile |= at % 2 == 0 && text == b"quantile";
         // Many may name one long text; what is longer than a name can't be one.
         if key.len() + text.len() > begin_key + 2 * MAX_NAME_BYTES {
             return Err("the labels are longer than a name may be".to_owned());
@@ -94,7 +102,40 @@ pub(super) fn gather<'a>(
         key.extend_from_slice(&(text.len() as u32).to_le_bytes());
         key.extend_from_slice(text);
     }
+    match besides.metadata {
+        // A sender that says when these began means no number that counts.
+        Some(("gauge" | "gaugehistogram" | "info" | "stateset", ..)) => {
+            intake.starts.truncate(begin.starts);
+        }
+        Some(("summary", ..)) if is_quantile => intake.starts.truncate(begin.starts),
+        _ if created > 0 && intake.starts.len() == begin.starts => {
+            take_created(intake, begin, created)?;
+        }
+        _ => {}
+    }
     Ok(besides)
+}
+
+/// Takes the start that drafts before 2.0-rc.4 have, one for all samples of a series.
+fn take_created(intake: &mut Intake, begin: Mark, created: i64) -> Result<(), String> {
+    let start = nanoseconds(created).unwrap_or(0);
+    let mut before = None;
+    for Sample { time, .. } in &intake.samples[begin.samples..] {
+        if is_before(start, *time, before.replace(*time)) {
+            intake.starts.push(Start::of_number(start));
+            return Ok(());
+        }
+    }
+    for IntakeRecord { record, .. } in &intake.records[begin.records..] {
+        if record.kind == Kind::Histogram
+            && is_before(start, record.time, before.replace(record.time))
+        {
+            let histogram = histogram::decode(&record.bytes).map_err(|error| error.to_string())?;
+            intake.starts.push(Start::of_histogram(start, &histogram)?);
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// Takes places of labels, of which `open` is the name that has no value yet.

@@ -231,7 +231,7 @@ impl One {
 }
 
 /// What stands before lists of tags in braces, and those.
-fn braces(text: &str) -> (&str, Vec<&str>) {
+pub(super) fn braces(text: &str) -> (&str, Vec<&str>) {
     let (mut head, mut groups) = (text, Vec::new());
     while let Some(inner) = head.strip_suffix('}') {
         // A regular expression may have braces of its own.
@@ -245,7 +245,7 @@ fn braces(text: &str) -> (&str, Vec<&str>) {
             depth == 0
         });
         let Some((open, _)) = open else { break };
-        if inner[..open].ends_with("rate") {
+        if inner[..open].ends_with(":rate") {
             break;
         }
         groups.insert(0, &inner[open + 1..]);
@@ -400,6 +400,8 @@ mod tests {
                 "host,dc",
             ),
             ("p95:1h-p99:rate:m", r#"{__name__="m"}"#, ""),
+            // Its tags were taken for options of a rate.
+            ("sum:1m-avg:error_rate{host=a}", r#"{__name__="error_rate","host"=~"a"}"#, "host"),
             // A `*` in a value meant itself, and found nothing.
             ("sum:1m-avg:cpu{host=web*.a}", r#"{__name__="cpu","host"=~"(?i:web.*\\.a)"}"#, "host"),
             (

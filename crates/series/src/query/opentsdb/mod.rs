@@ -1,5 +1,6 @@
 //! OpenTSDB's questions over HTTP, as Grafana's data source for it asks them: points a step at a
-//! time (`/api/query`), and which names there are (`/api/suggest`, `/api/aggregators`).
+//! time (`/api/query`), and which names there are (`/api/suggest`, `/api/search/lookup`,
+//! `/api/aggregators`).
 //!
 //! A query becomes an expression of PromQL: the points of each step become one, by the function of
 //! its `downsample`, then series with the same tags become one, by the aggregator.
@@ -14,6 +15,7 @@
 //! Without a downsample there would be only interpolation, so one is asked for.
 
 mod asked;
+mod lookup;
 
 use super::prometheus::{Deadline, MAX_SAMPLES, StoreSource, form_pairs, labels_of};
 use crate::name::{plain, written};
@@ -45,11 +47,15 @@ const AGGREGATORS: [&str; 14] = [
     "sum", "zimsum",
 ];
 
+/// Where OpenTSDB is asked which series there are.
+pub const LOOKUP: &str = "/api/search/lookup";
+
 /// Whether the body of a question is OpenTSDB's: Akumuli's have another form at the same paths.
 pub fn is_opentsdb(path: &str, body: &[u8]) -> bool {
     let field = match path {
         "/api/query" => "queries",
         "/api/suggest" => "type",
+        LOOKUP => return true,
         _ => return false,
     };
     let body = serde_json::from_slice::<Json>(body);
@@ -90,6 +96,7 @@ pub async fn opentsdb(
     let answered = match body {
         Err(why) => Err(Failure::Asked(format!("no JSON: {why}"))),
         Ok(body) if path == "/api/suggest" => suggest(store, &form_pairs(url), &body).await,
+        Ok(body) if path == LOOKUP => lookup::lookup(store, &form_pairs(url), &body).await,
         Ok(body) => match asked(url, &body, now) {
             Ok(asked) => query(store, &asked).await,
             Err(why) => Err(Failure::Asked(why)),

@@ -14,6 +14,7 @@ mod lists;
 mod parameters;
 mod read;
 mod source;
+mod summed;
 mod tree;
 mod tsdb;
 

@@ -5,12 +5,12 @@
 //! the time is looked at, and others get their turn.
 
 use super::histograms::Histograms;
+use super::summed::{Summed, sample};
 use crate::name::{Name, plain, written};
 use crate::record::Kind;
 use crate::rollup::{Joined, Needed};
 use crate::store::{Fit, Found, Listing, Parts, Read, SERIES_AT_ONCE, Series, SeriesStore, Share};
-use crate::tree::{Piece, Span};
-use crate::value::Point;
+use crate::tree::{Piece, Span, Summary};
 use plinth_env::reply::promise;
 use plinth_promql::{
     Digest, Error, HistogramSample, Labels, Matcher, NAME, Sample, Samples, Source, Stretches,
@@ -190,6 +190,7 @@ impl Source for StoreSource<'_> {
         if histograms.is_some() {
             return Points::by_one(found, span, histograms).await;
         }
+        let summed = Summed::of(windows);
         let fit = |every: i64| match windows.are_aligned(every) {
             // The point at an end is that at the beginning of the next bucket.
             true => Fit::Around,
@@ -198,7 +199,7 @@ impl Source for StoreSource<'_> {
         };
         let parts = found.parts(span, fit, Needed::of(windows.wanted)).await?;
         let windows = parts.every().map(|every| (windows, every));
-        Ok(Points { parts, have_ended: false, windows, histograms })
+        Ok(Points { parts, have_ended: false, windows, summed, histograms })
     }
 
     fn beside(&self) -> usize {
@@ -250,6 +251,8 @@ pub(in crate::query) struct Points {
     have_ended: bool,
     /// What is asked of the buckets, if there are any, and how long the longest are.
     windows: Option<(Windows, i64)>,
+    /// What points come to as far as they lie in the same windows, if that is asked for.
+    summed: Option<Summed>,
     /// The native histograms among the points, if there are any.
     histograms: Option<Histograms>,
 }
@@ -262,7 +265,7 @@ impl Points {
         histograms: Option<Histograms>,
     ) -> crate::Result<Self> {
         let parts = series.parts(span, |_| Fit::Not, Needed::COUNTS).await?;
-        Ok(Self { parts, have_ended: false, windows: None, histograms })
+        Ok(Self { parts, have_ended: false, windows: None, summed: None, histograms })
     }
 }
 
@@ -291,22 +294,33 @@ impl Samples for Points {
     }
 
     async fn more_digests(&mut self, digests: &mut Vec<Digest>) -> Result<bool, crate::Error> {
-        let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
-        match part {
-            Read::Piece(Piece::Points(points)) => {
+        let summed = self.summed;
+        let whole = |summary: &Summary| summed.is_some_and(|summed| summed.has_all(summary));
+        let Some(part) = self.parts.next(whole).await? else { return Ok(false) };
+        match (part, summed) {
+            (Read::Piece(Piece::Points(points)), Some(summed)) => {
+                summed.put_digests(&points, digests);
+            }
+            (Read::Piece(Piece::Points(points)), None) => {
                 digests.extend(points.iter().map(|point| Digest::from(sample(point))));
             }
-            Read::Piece(Piece::Whole(_)) => {}
-            Read::Buckets(buckets, _) => buckets.put_digests(digests),
+            (Read::Piece(Piece::Whole(summary)), _) => digests.push(Summed::digest(&summary)),
+            (Read::Buckets(buckets, _), _) => buckets.put_digests(digests),
         }
         Ok(true)
     }
 
     async fn more_stretches(&mut self, stretches: &mut Stretches) -> Result<bool, crate::Error> {
-        let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
+        let summed = self.summed;
+        let whole = |summary: &Summary| summed.is_some_and(|summed| summed.has_all(summary));
+        let Some(part) = self.parts.next(whole).await? else { return Ok(false) };
         match (part, self.windows) {
-            (Read::Piece(Piece::Points(points)), _) => {
-                points.iter().for_each(|point| stretches.push_sample(sample(point)));
+            (Read::Piece(Piece::Points(points)), _) => match summed {
+                Some(summed) => summed.put_stretches(&points, stretches),
+                None => points.iter().for_each(|point| stretches.push_sample(sample(point))),
+            },
+            (Read::Piece(Piece::Whole(summary)), _) => {
+                summed.iter().for_each(|summed| summed.put_whole(&summary, stretches));
             }
             (Read::Buckets(buckets, every), Some((windows, _))) => {
                 let joined = match windows.are_aligned(every) {
@@ -315,13 +329,17 @@ impl Samples for Points {
                 };
                 buckets.put_stretches(windows.wanted, (every, joined), stretches);
             }
-            (Read::Piece(Piece::Whole(_)) | Read::Buckets(..), _) => {}
+            (Read::Buckets(..), None) => {}
         }
         Ok(true)
     }
 
     fn told(&self) -> Told {
-        Told { every: self.windows.map(|(_, every)| every), are_missing: self.parts.are_missing }
+        Told {
+            every: self.windows.map(|(_, every)| every),
+            are_summed: self.summed.is_some(),
+            are_missing: self.parts.are_missing,
+        }
     }
 }
 
@@ -332,10 +350,6 @@ fn numbers(part: &Read) -> impl Iterator<Item = Sample> + '_ {
         Read::Piece(Piece::Whole(_)) | Read::Buckets(..) => None,
     };
     points.into_iter().flat_map(|points| points.iter()).map(sample)
-}
-
-fn sample(point: Point) -> Sample {
-    (point.time, point.value.as_f64())
 }
 
 /// The labels of a series, as they were meant.
