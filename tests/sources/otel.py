@@ -1,4 +1,9 @@
-"""OpenTelemetry's SDK and its exporter, as they are: what a program counted is what is asked for, in either temporality, the server killed in between."""
+"""OpenTelemetry's SDK, its exporter and its collector, as they are: what a program counted is what is asked for, in either temporality, the server
+killed in between."""
+
+import os
+import threading
+from types import SimpleNamespace
 
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -8,7 +13,7 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExp
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, ExponentialBucketHistogramAggregation, View
 from opentelemetry.sdk.resources import Resource
 
-from serving import equal, prometheus_data
+from serving import Child, Failed, equal, free_port, get, prometheus_data, until
 
 RESOURCE = {"service.name": "shop", "service.namespace": "eu", "service.instance.id": "box:1", "host.name": "a b", "process.tags": ["x", "y"]}
 
@@ -83,3 +88,58 @@ def opentelemetry_has_native_histograms(server):
     for asked, expected in [("histogram_count(exponential)", "1"), ("histogram_sum(exponential)", "5")]:
         result = prometheus_data(server.url, "query", query=asked)["result"]
         equal([one["value"][1] for one in result], [expected])
+
+
+COLLECTOR = os.environ.get("PLINTH_COLLECTOR", "")
+
+# Without a queue, whoever sends is answered when the server has it.
+COLLECTOR_YML = """
+receivers:
+  otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}
+exporters:
+  otlphttp:
+    endpoint: "{url}"
+    sending_queue: {{enabled: false}}
+    retry_on_failure: {{initial_interval: 100ms, max_interval: 300ms, max_elapsed_time: 60s}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [otlphttp]}}}}
+"""
+
+
+def a_collector_passes_on_whoever_is_killed(server):
+    """It sends again what the server missed while it was away, and nothing is counted twice."""
+    port = free_port()
+    config = os.path.join(server.directory, "collector.yml")
+    with open(config, "w") as file:
+        file.write(COLLECTOR_YML.format(port=port, url=server.url))
+    collector = Child(server.directory, "collector", [COLLECTOR, f"--config=file:{config}"])
+    try:
+        here = SimpleNamespace(url=f"http://127.0.0.1:{port}")
+
+        def is_there():
+            try:
+                return get(f"{here.url}/v1/metrics")[0] == 405
+            except OSError:
+                return False
+
+        if not until(is_there):
+            raise Failed(f"the collector does not answer: {collector.log()[-2000:]}")
+        of = provider(server=here, temporality=AggregationTemporality.DELTA, compression=Compression.Gzip)
+        counter = of.get_meter("tests").create_counter("passed.on")
+        for step in range(4):
+            counter.add(1 + step, {"step": "odd" if step % 2 else "even"})
+            server.kill()
+            sending = threading.Thread(target=of.force_flush)
+            sending.start()
+            # Until it has been refused at least once.
+            refused = collector.log().count("Exporting failed")
+            until(lambda: collector.log().count("Exporting failed") > refused, 5)
+            server.start()
+            sending.join(30)
+            equal(sending.is_alive(), False)
+        of.shutdown()
+        name = lambda step: (("__name__", "passed_on_total"), ("step", step))
+        equal(values(server, "passed_on_total"), {name("even"): 4, name("odd"): 6}, collector.log()[-2000:])
+    finally:
+        collector.stop()

@@ -27,7 +27,7 @@ from influxdb_client.client.write_api import SYNCHRONOUS, PointSettings
 from influxdb_client.rest import ApiException
 from prometheus_api_client import PrometheusConnect
 
-from otel import opentelemetry_counts_on_whoever_is_killed, opentelemetry_has_native_histograms
+from otel import COLLECTOR, a_collector_passes_on_whoever_is_killed, opentelemetry_counts_on_whoever_is_killed, opentelemetry_has_native_histograms
 from cases import expressions_are_answered_as_by_prometheus
 from serving import Child, Failed, Server, equal, free_port, get, prometheus_data, raw_points, until
 from tables import duckdb_answers_as_the_server_does
@@ -508,6 +508,7 @@ TESTS = [
     grafana_gets_what_its_data_source_asks,
     opentelemetry_counts_on_whoever_is_killed,
     opentelemetry_has_native_histograms,
+    *([a_collector_passes_on_whoever_is_killed] if COLLECTOR else []),
     duckdb_answers_as_the_server_does,
     expressions_are_answered_as_by_prometheus,
 ]
