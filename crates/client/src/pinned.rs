@@ -22,9 +22,10 @@ impl Database {
     ///
     /// Behind a server it is a lease, which is renewed by itself while the snapshot lives and the
     /// server can be reached. When it lapses, or the server is started anew, reads fail with
-    /// `version_invalid`, and another one must be pinned. So they do once the snapshot was ended for
-    /// want of room: before what snapshots keep takes the last of the memory that rows may take
-    /// (engine `memory`), or while the disk is full (`ssd`), the oldest is ended, and then the next.
+    /// `version_invalid`, and another one must be pinned. So they do once the snapshot was ended
+    /// for want of room: before what snapshots keep takes the last of the memory that rows may
+    /// take (engine `memory`), or while the disk is full (`ssd`), the oldest is ended, and then the
+    /// next.
     ///
     /// ```no_run
     /// # fn example(db: plinth_client::Database) -> plinth_client::Result<()> {

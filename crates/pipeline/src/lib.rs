@@ -57,6 +57,7 @@ mod failure;
 mod gate;
 mod generation;
 mod health;
+mod held;
 mod host;
 mod identity;
 mod in_flight;

@@ -9,11 +9,11 @@
 //!
 //! Whoever holds snapshots must not keep others from writing. Before what they keep takes the last
 //! of the memory for rows, or while the disk has no room for rows, they are ended, the oldest
-//! first ([`Held`]): whoever reads on is told so. What is given to other nodes and to backups goes
+//! first (`held.rs`): whoever reads on is told so. What is given to other nodes and to backups goes
 //! by [`Node::pin`], and isn't ended.
 
-use crate::batch_lock::lock;
-use crate::failure::{NodeError, NodeResult};
+use crate::failure::NodeResult;
+use crate::held::Kept;
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
@@ -23,7 +23,7 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector,
     KeySpace, RangeLocks, RangeRead, RangeResult, Version, system,
 };
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::Arc;
 
 /// A version of a node's database that stays as it was. Keeps the node, and the files it needs,
 /// until it is dropped.
@@ -31,55 +31,6 @@ struct PinnedSnapshot {
     node: Arc<Node>,
     version: Version,
     kept: Arc<Kept>,
-}
-
-/// What a snapshot keeps; `None` once it was ended.
-struct Kept(RwLock<Option<Arc<dyn PinnedVersion>>>);
-
-impl Kept {
-    fn read(&self) -> NodeResult<Arc<dyn PinnedVersion>> {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        kept.clone().ok_or_else(ended)
-    }
-
-    /// Lets go of it; gives its version, if that wasn't done before. Reads under way end.
-    fn end(&self) -> Option<Version> {
-        let kept = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
-        kept.map(|kept| kept.version())
-    }
-}
-
-#[cold]
-fn ended() -> NodeError {
-    let what = "this pinned snapshot was ended: what it kept would have left others no room to write; pin another one";
-    NodeError::Gone(what.into())
-}
-
-/// The snapshots that are held, in the order in which they were pinned.
-#[derive(Default)]
-pub(crate) struct Held(Mutex<Vec<Weak<Kept>>>);
-
-impl Held {
-    fn add(&self, kept: &Arc<Kept>) {
-        let mut held = lock(&self.0);
-        held.retain(|kept| kept.strong_count() > 0);
-        held.push(Arc::downgrade(kept));
-    }
-
-    /// Ends the oldest one; gives its version, if there was one.
-    pub fn end_oldest(&self) -> Option<Version> {
-        loop {
-            let oldest = {
-                let mut held = lock(&self.0);
-                let count = held.len();
-                held.drain(..count.min(1)).next()?
-            };
-            // Outside the lock: it may have files to remove.
-            if let Some(version) = oldest.upgrade().and_then(|kept| kept.end()) {
-                return Some(version);
-            }
-        }
-    }
 }
 
 impl Node {
@@ -91,10 +42,9 @@ impl Node {
     /// # Errors
     /// Those of writing files.
     pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> NodeResult<Pinned> {
-        let pinned: Arc<dyn PinnedVersion> = self.pin().await?.into();
+        let pinned = self.pin().await?;
         let version = pinned.version();
-        let kept = Arc::new(Kept(RwLock::new(Some(pinned))));
-        self.replica.storage.held().add(&kept);
+        let kept = self.replica.storage.held().keep(pinned);
         let snapshot = PinnedSnapshot { node: self.clone(), version, kept };
         Ok(Pinned { version, endpoint: Arc::new(snapshot) })
     }

@@ -6,8 +6,8 @@
 use crate::config::NodeConfig;
 use crate::directory::{Directory, checkpoint_path};
 use crate::failure::NodeResult;
+use crate::held::Held;
 use crate::identity::{DirectoryIdentity, EngineKind};
-use crate::pinned::Held;
 use plinth_env::Env;
 use plinth_format::{Identity, Keys, Owner};
 use plinth_storage::{

@@ -216,8 +216,8 @@ fn a_new_node_gets_its_rows_from_members_that_have_no_first_entry_any_more() {
     }
 }
 
-/// All entries are there, and rows are less to send than they are: a new node got 10 million rows as
-/// entries, at half the speed and a seventh of the others' commits. Of a short log it takes
+/// All entries are there, and rows are less to send than they are: a new node got 10 million rows
+/// as entries, at half the speed and a third of the others' commits. Of a short log it takes
 /// entries: that takes no opening anew.
 #[test]
 fn a_new_node_takes_rows_where_the_log_is_whole_and_long() {

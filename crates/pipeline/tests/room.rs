@@ -214,7 +214,7 @@ fn snapshots_that_would_leave_no_room_are_ended_the_oldest_first() {
         overwrite(value);
         room.run_for(Duration::from_secs(6));
     }
-    let alive: Vec<_> = snapshots.iter().map(|snapshot| read(snapshot)).collect();
+    let alive: Vec<_> = snapshots.iter().map(read).collect();
     let ended = alive.iter().take_while(|read| read.is_err()).count();
     assert!((1..12).contains(&ended), "{alive:?}");
     let error = alive[0].as_ref().unwrap_err();

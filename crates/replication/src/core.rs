@@ -23,7 +23,7 @@ mod planted;
 
 use crate::failure::{ReplicationError, ReplicationResult};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState};
 use raft::{RawNode, StateRole};
@@ -231,8 +231,7 @@ impl Core {
             pre_vote: true,
             ..raft::Config::default()
         };
-        let behind = Mutex::default();
-        let store = Store { terms, hard_state, members: conf_state, behind, rows_upto: None };
+        let store = Store::new(terms, hard_state, conf_state);
         let logger = Logger::root(Discard, o!());
         let node =
             RawNode::new(&wanted, store, &logger).map_err(|error| invalid(error.to_string()))?;
@@ -445,8 +444,8 @@ impl Core {
     }
 
     /// The leader has no entries any more that it believes this node to lack, or more of them than
-    /// it would send to a node that has none. If they are here all the same, because rows were taken in say, the leader is told how far it may go on from; if
-    /// not, rows are needed.
+    /// it would send to a node that has none. If they are here all the same, because rows were
+    /// taken in say, the leader is told how far it may go on from; if not, rows are needed.
     fn hear_of_a_later_beginning(&mut self, message: &Message) {
         let raft = &self.node.raft;
         if message.term != raft.term

@@ -151,6 +151,11 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// Of this log.
+    pub(crate) fn new(terms: Terms, hard_state: HardState, members: ConfState) -> Self {
+        Self { terms, hard_state, members, behind: Mutex::default(), rows_upto: None }
+    }
+
     /// The entry that rows for those behind have to reach, at least.
     pub(crate) fn rows_needed(&self) -> EntryId {
         let begin = self.terms.begins_behind();

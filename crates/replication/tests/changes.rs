@@ -16,6 +16,7 @@ fn config(members: Members, members_index: u64) -> Config {
         heartbeat_ticks: 3,
         election_ticks: 10,
         message_entries: 1000,
+        most_log_bytes: u64::MAX,
         spoken: Spoken::THIS,
         planted: Planted::None,
     }

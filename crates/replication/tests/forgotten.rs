@@ -19,6 +19,7 @@ fn node(id: u64) -> Core {
         heartbeat_ticks: 3,
         election_ticks: 10,
         message_entries: 1000,
+        most_log_bytes: u64::MAX,
         spoken: Spoken::THIS,
         planted: Planted::None,
     };

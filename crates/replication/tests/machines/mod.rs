@@ -109,6 +109,7 @@ impl Cluster {
             heartbeat_ticks: 5,
             election_ticks: 20,
             message_entries: 64,
+            most_log_bytes: u64::MAX,
             spoken: plinth_replication::Spoken::THIS,
             planted: self.planted,
         };

@@ -177,6 +177,7 @@ impl Cluster {
             heartbeat_ticks: 3,
             election_ticks: 10,
             message_entries: self.message_entries,
+            most_log_bytes: u64::MAX,
             spoken: plinth_replication::Spoken::THIS,
             planted: self.planted,
         };
