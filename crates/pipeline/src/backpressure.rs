@@ -46,6 +46,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 const ELECTION: Duration = Duration::from_secs(5);
 /// How long a batch waits for room on the disk: longer than versions stay in the window.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How much longer than the window a batch waits for what was overwritten.
+const SETTLED: Duration = Duration::from_secs(5);
 /// How long after room was made the files that are in nobody's way any more may take to go.
 const SETTLING: Duration = Duration::from_millis(500);
 /// From this share of the memory for rows on, pinned snapshots must go that take much of it.
@@ -84,13 +86,12 @@ pub(crate) fn end_snapshots(replica: &Replica) {
         replica.storage.memory().pinned >= bound / 16 && look_at_memory(replica) >= CROWDED
     });
     let keeps_disk = || {
-        let kept = replica.storage.tables().map_or(0, |tables| tables.pinned_bytes);
-        kept > 0 && replica.space.level() == Level::Kept
+        let kept = || replica.storage.tables().map_or(0, |tables| tables.pinned_bytes);
+        replica.space.level() == Level::Kept && kept() > 0
     };
     if (keeps_memory || keeps_disk())
-        && let Some(version) = replica.storage.held().end_oldest()
+        && let Some(version) = replica.storage.held().end_oldest(replica.env.now())
     {
-        probe!("pipeline: a pinned snapshot is ended for want of room");
         crate::events::snapshot_ended(version);
     }
 }
@@ -162,7 +163,7 @@ pub(crate) async fn admit(
     batch: Vec<Submitted>,
 ) -> Vec<Submitted> {
     let replica = &*leader.replica;
-    let mut waiting = ForDisk::default();
+    let mut waiting = ForRoom::default();
     let is_empty = |submitted: &Submitted| submitted.request.mutations.is_empty();
     if leader.term.is_some() && batch.iter().all(is_empty) {
         // What moves versions on is what empties the window.
@@ -186,6 +187,16 @@ pub(crate) async fn admit(
             Verdict::Slower(Cause::Disk) if !waiting.may_help(replica, now) => {
                 return refuse(replica, batch, Cause::Disk, &replica.space.refusal(), false);
             }
+            // What only clears makes room here, too.
+            Verdict::Slower(Cause::Window)
+                if is_memory(replica)
+                    && !batch.iter().any(|submitted| writes_rows(&submitted.request)) =>
+            {
+                return batch;
+            }
+            Verdict::Slower(Cause::Window) if is_memory(replica) && waiting.is_in_vain(replica) => {
+                return refuse(replica, batch, Cause::Memory, &memory_refusal(replica), false);
+            }
             Verdict::Slower(cause) => cause,
         };
         if replica.health.is_closing() || leader.is_over() {
@@ -198,11 +209,17 @@ pub(crate) async fn admit(
             return vec![moving_versions_on(replica)];
         }
         let_versions_go_by(leader, batcher);
-        if cause == Cause::Disk {
-            // What was let go of leaves the disk once the log says so.
+        if cause == Cause::Disk || is_memory(replica) {
+            // What was let go of leaves the disk once the log says so; and versions go by for as
+            // long as the lease on them reaches.
             chores::tend(leader, batcher).await;
         }
     }
+}
+
+/// Whether what was overwritten lately takes the last of the memory for rows.
+fn is_memory(replica: &Replica) -> bool {
+    replica.storage.fullness() < 1.0 && replica.health.refusals.is_window_full()
 }
 
 /// How much room the disk has for a batch. On one with plenty the last look is good enough.
@@ -237,15 +254,28 @@ fn moving_versions_on(replica: &Replica) -> Submitted {
     Submitted { request, changes_members: false, answer: Answer::new(answer) }
 }
 
-/// A batch that waits for room on the disk.
+/// A batch that waits for room.
 #[derive(Default)]
-struct ForDisk {
+struct ForRoom {
     began: Option<Duration>,
     asked: Option<u64>,
     served: Option<Duration>,
 }
 
-impl ForDisk {
+impl ForRoom {
+    /// Whether it has waited for so long that all that was overwritten before should have left the
+    /// window: something keeps it. Those that come behind it don't wait for that again.
+    fn is_in_vain(&mut self, replica: &Replica) -> bool {
+        let now = replica.env.now();
+        let began = *self.began.get_or_insert(now);
+        let window = u64::try_from(replica.config.window).unwrap_or(0);
+        let is_late = now > began + Duration::from_micros(window) + SETTLED;
+        if is_late {
+            replica.health.refusals.set_stuck();
+        }
+        is_late || replica.health.refusals.is_stuck()
+    }
+
     /// Whether there is hope: room is being made, or was a moment ago.
     fn may_help(&mut self, replica: &Replica, now: Duration) -> bool {
         if replica.health.is_closing() {

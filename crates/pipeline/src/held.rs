@@ -14,6 +14,7 @@ use crate::failure::{NodeError, NodeResult};
 use plinth_storage::PinnedVersion;
 use plinth_types::Version;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 /// What a snapshot keeps; `None` once it was ended.
 pub(crate) struct Kept(RwLock<Option<Arc<dyn PinnedVersion>>>);
@@ -43,28 +44,40 @@ fn ended() -> NodeError {
 
 /// The snapshots that are held, in the order in which they were pinned.
 #[derive(Default)]
-pub(crate) struct Held(Mutex<Vec<Weak<Kept>>>);
+pub(crate) struct Held {
+    kept: Mutex<Vec<Weak<Kept>>>,
+    /// When one was ended last.
+    ended: Mutex<Option<Duration>>,
+}
+
+/// What one kept goes little by little: another one isn't ended before that.
+const PAUSE: Duration = Duration::from_millis(500);
 
 impl Held {
     /// One more, which is held until this and its clones have gone.
     pub fn keep(&self, pinned: Box<dyn PinnedVersion>) -> Arc<Kept> {
         let kept = Arc::new(Kept(RwLock::new(Some(pinned.into()))));
-        let mut held = lock(&self.0);
+        let mut held = lock(&self.kept);
         held.retain(|kept| kept.strong_count() > 0);
         held.push(Arc::downgrade(&kept));
         kept
     }
 
-    /// Ends the oldest one; gives its version, if there was one.
-    pub fn end_oldest(&self) -> Option<Version> {
+    /// Ends the oldest one, unless another one was ended a moment ago; gives its version, if there
+    /// was one.
+    pub fn end_oldest(&self, now: Duration) -> Option<Version> {
+        if lock(&self.ended).is_some_and(|ended| now < ended + PAUSE) {
+            return None;
+        }
         loop {
             let oldest = {
-                let mut held = lock(&self.0);
+                let mut held = lock(&self.kept);
                 let count = held.len();
                 held.drain(..count.min(1)).next()?
             };
             // Outside the lock: it may have files to remove.
             if let Some(version) = oldest.upgrade().and_then(|kept| kept.end()) {
+                *lock(&self.ended) = Some(now);
                 return Some(version);
             }
         }

@@ -57,6 +57,10 @@ const LARGE_RATE: u32 = 20 << 20;
 /// How many times as long large ones wait while much was overwritten lately.
 const CROWDED_TURNS: u32 = 8;
 
+/// How much longer that is at most: what a transaction has read is old after five seconds, and it
+/// may not be the first that waits.
+const CROWDED_MOST: Duration = Duration::from_secs(1);
+
 /// A transaction and whoever waits for its fate.
 pub(crate) struct Submitted {
     pub request: CommitRequest,
@@ -271,9 +275,8 @@ impl Turns {
     /// Until when a large one waits at most. What it overwrites would have transactions begin more
     /// slowly while much was overwritten lately: then others have longer turns.
     fn patient_until(&self, look: Look) -> Duration {
-        let longer =
-            if look.is_crowded { self.patience * (CROWDED_TURNS - 1) } else { Duration::ZERO };
-        self.patient_until + longer
+        let longer = (self.patience * (CROWDED_TURNS - 1)).min(CROWDED_MOST);
+        self.patient_until + if look.is_crowded { longer } else { Duration::ZERO }
     }
 
     /// When a large one may go for which it is too early now, if nothing else happens.
@@ -623,7 +626,7 @@ mod tests {
         }
         for pair in went.windows(2) {
             let waited = pair[1] - pair[0];
-            let wanted = Duration::from_millis(2000)..Duration::from_millis(2010);
+            let wanted = Duration::from_millis(1250)..Duration::from_millis(1260);
             assert!(wanted.contains(&waited), "{waited:?}");
         }
         // Where nobody else is they go at once.

@@ -64,6 +64,7 @@ impl Cause {
 pub(crate) struct Refusals {
     memory_full: AtomicBool,
     window_full: AtomicBool,
+    stuck: AtomicBool,
     crowded: AtomicBool,
     refused: [AtomicU64; Cause::ALL.len()],
     burst: Burst,
@@ -90,6 +91,19 @@ impl Refusals {
     pub fn set_full(&self, rows: bool, with_window: bool) {
         self.memory_full.store(rows, Ordering::Relaxed);
         self.window_full.store(with_window, Ordering::Relaxed);
+        if !with_window {
+            self.stuck.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether waiting for what was overwritten lately was in vain.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// That it was, until there is room.
+    pub fn set_stuck(&self) {
+        self.stuck.store(true, Ordering::Relaxed);
     }
 
     /// Whether so much was overwritten lately that transactions begin more slowly, if more is.

@@ -14,7 +14,8 @@
 //!                            └─ anything else: a thread that lets those of keys go first
 //! ```
 //! So a probe waits neither for what others have asked nor for processors that keys need: whoever
-//! looks after a server ends one that doesn't answer within a second.
+//! looks after a server ends one that doesn't answer within a second. Over TLS all of it happens
+//! behind: a handshake costs as much as a hundred requests for keys.
 
 use crate::crowd::{Waited, who_makes_room};
 use crate::door::Door;
@@ -94,7 +95,7 @@ pub(crate) async fn serve<S: Site>(site: Arc<S>, door: Door) {
         match race(site.stop().wait(), door.accept()).await {
             First::Left(()) => return,
             First::Right(Err(_)) => site.env().sleep(BREATH).await,
-            First::Right(Ok(stream)) => admit(&site, &open, stream),
+            First::Right(Ok(stream)) => admit(&site, &open, stream, door.is_secure()),
         }
     }
 }
@@ -165,15 +166,15 @@ impl Slots {
 }
 
 /// Gives a connection its task, unless too many are being answered.
-fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream) {
+fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream, is_secure: bool) {
     let address = stream.peer_address().ip();
     let met = site.rights().map_or(Identity::at(address), |rights| rights.meet(&stream));
     let patience = Arc::new(Patience::new(site.env(), met));
     patience.set(S::BOUNDS.idle);
     let Some(number) = open.enter(address, &patience, &S::BOUNDS) else { return };
     let (site, open) = (site.clone(), open.clone());
-    let env = site.env().clone();
-    drop(env.clone().spawn_network("http", async move {
+    let (env, site_env) = (site.env().clone(), site.env().clone());
+    let first = async move {
         let begun = race(begin(stream, S::BOUNDS.asked_first), overdue(&site, &patience)).await;
         let begun = match begun {
             First::Left(begun) => begun,
@@ -185,11 +186,15 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream) {
             converse(site, begun, &patience).await;
             open.leave(number, &patience);
         };
-        match is_probe {
+        match is_probe || is_secure {
             true => connection.await,
             false => drop(env.spawn_network_behind(usize::MAX, "http", connection)),
         }
-    }));
+    };
+    drop(match is_secure {
+        true => site_env.spawn_network_behind(usize::MAX, "http", first),
+        false => site_env.spawn_network("http", first),
+    });
 }
 
 /// A connection, and what it has said.

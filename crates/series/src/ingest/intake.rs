@@ -152,15 +152,9 @@ impl Intake {
     /// The starts from `begin` on are a target's: those that it is known to have begun at are left
     /// out.
     pub(super) fn own_starts(&mut self, begin: usize, target: u32) {
-        let mut at = begin;
-        while at < self.starts.len() {
-            if self.names.has_begun(target, self.starts[at].time) {
-                self.starts.remove(at);
-            } else {
-                self.starts[at].target = target;
-                at += 1;
-            }
-        }
+        let own = self.starts.split_off(begin);
+        let new = own.into_iter().filter(|start| !self.names.has_begun(target, start.time));
+        self.starts.extend(new.map(|start| Start { target, ..start }));
     }
 
     /// Whether that is enough, or what they are called takes as much memory as it may.

@@ -44,6 +44,7 @@ impl Zeros {
             let (target, places) = runs.run(run);
             let Some(series) = names.series(target) else { continue };
             let mut newest = None;
+            let has_histograms = runs.run(run).1.any(|place| starts[place].histogram.is_some());
             for place in places {
                 let start = &starts[place];
                 if names.has_begun(target, start.time) {
@@ -51,7 +52,7 @@ impl Zeros {
                 }
                 if newest.is_none() {
                     pause().await;
-                    newest = Some(newest_of(series, start.histogram.is_some()).await?);
+                    newest = Some(newest_of(series, has_histograms).await?);
                 }
                 let newest = newest.get_or_insert(i64::MIN);
                 if *newest < start.time {
