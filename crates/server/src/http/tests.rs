@@ -94,7 +94,7 @@ fn serve_slowly(sim: &Simulation) -> (SocketAddr, Arc<Slow>) {
     drop(env.clone().spawn("accept", async move {
         let open = Arc::new(Places::default());
         while let Ok(stream) = listener.accept().await {
-            admit(&theirs, &open, stream);
+            admit(&theirs, &open, stream, false);
         }
     }));
     (address, site)
