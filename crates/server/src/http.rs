@@ -218,14 +218,17 @@ async fn begin(mut stream: Stream, paths: &[&str]) -> Option<Begun> {
     }
 }
 
-/// Whether a request that begins so asks for one of these paths; `None` while it may yet.
+/// Whether a connection that begins so asks for one of these paths, and for no more at once; `None`
+/// while it may yet.
 fn asks(head: &[u8], paths: &[&str]) -> Option<bool> {
     let mut may = false;
     for method in ["GET ", "HEAD "] {
         for path in paths {
             let line = [method.as_bytes(), path.as_bytes(), b" "].concat();
             if head.starts_with(&line) {
-                return Some(true);
+                // Who asks for more at once has it all from one thread, in its order.
+                let end = head.windows(4).position(|end| end == b"\r\n\r\n");
+                return Some(end.is_none_or(|end| end + 4 == head.len()));
             }
             may |= line.starts_with(head);
         }
