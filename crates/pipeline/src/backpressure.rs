@@ -47,11 +47,11 @@ const ELECTION: Duration = Duration::from_secs(5);
 /// How long a batch waits for room on the disk: longer than versions stay in the window.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than the window a batch waits for what was overwritten.
-const SETTLED: Duration = Duration::from_secs(5);
+const BEHIND_WINDOW: Duration = Duration::from_secs(5);
 /// How long after room was made the files that are in nobody's way any more may take to go.
 const SETTLING: Duration = Duration::from_millis(500);
 /// From this share of the memory for rows on, pinned snapshots must go that take much of it.
-const CROWDED: f64 = 0.875;
+const ENDS_SNAPSHOTS: f64 = 0.875;
 /// Keys of the system with this prefix are layers' data.
 const LAYERS: &[u8] = b"\xff\x02";
 
@@ -83,7 +83,7 @@ pub(crate) fn look_at_memory(replica: &Replica) -> f64 {
 /// now and then.
 pub(crate) fn end_snapshots(replica: &Replica) {
     let keeps_memory = replica.config.rows_bound().is_some_and(|bound| {
-        replica.storage.memory().pinned >= bound / 16 && look_at_memory(replica) >= CROWDED
+        replica.storage.memory().pinned >= bound / 16 && look_at_memory(replica) >= ENDS_SNAPSHOTS
     });
     let keeps_disk = || {
         let kept = || replica.storage.tables().map_or(0, |tables| tables.pinned_bytes);
@@ -163,6 +163,7 @@ pub(crate) async fn admit(
     batch: Vec<Submitted>,
 ) -> Vec<Submitted> {
     let replica = &*leader.replica;
+    let refusals = &replica.health.refusals;
     let mut waiting = ForRoom::default();
     let is_empty = |submitted: &Submitted| submitted.request.mutations.is_empty();
     if leader.term.is_some() && batch.iter().all(is_empty) {
@@ -179,23 +180,20 @@ pub(crate) async fn admit(
                 return refuse(replica, batch, cause, &error, all);
             }
             // What only clears is what makes room.
-            Verdict::Slower(Cause::Disk)
-                if !batch.iter().any(|submitted| writes_rows(&submitted.request)) =>
+            Verdict::Slower(Cause::Disk | Cause::Window)
+                if (disk == Level::Kept || refusals.is_window_full())
+                    && !batch.iter().any(|submitted| writes_rows(&submitted.request)) =>
             {
                 return batch;
             }
             Verdict::Slower(Cause::Disk) if !waiting.may_help(replica, now) => {
                 return refuse(replica, batch, Cause::Disk, &replica.space.refusal(), false);
             }
-            // What only clears makes room here, too.
             Verdict::Slower(Cause::Window)
-                if is_memory(replica)
-                    && !batch.iter().any(|submitted| writes_rows(&submitted.request)) =>
+                if refusals.is_window_full() && waiting.is_in_vain(replica, now) =>
             {
-                return batch;
-            }
-            Verdict::Slower(Cause::Window) if is_memory(replica) && waiting.is_in_vain(replica) => {
-                return refuse(replica, batch, Cause::Memory, &memory_refusal(replica), false);
+                refusals.set_stuck();
+                continue;
             }
             Verdict::Slower(cause) => cause,
         };
@@ -209,17 +207,12 @@ pub(crate) async fn admit(
             return vec![moving_versions_on(replica)];
         }
         let_versions_go_by(leader, batcher);
-        if cause == Cause::Disk || is_memory(replica) {
+        if cause == Cause::Disk || refusals.is_window_full() {
             // What was let go of leaves the disk once the log says so; and versions go by for as
             // long as the lease on them reaches.
             chores::tend(leader, batcher).await;
         }
     }
-}
-
-/// Whether what was overwritten lately takes the last of the memory for rows.
-fn is_memory(replica: &Replica) -> bool {
-    replica.storage.fullness() < 1.0 && replica.health.refusals.is_window_full()
 }
 
 /// How much room the disk has for a batch. On one with plenty the last look is good enough.
@@ -264,16 +257,11 @@ struct ForRoom {
 
 impl ForRoom {
     /// Whether it has waited for so long that all that was overwritten before should have left the
-    /// window: something keeps it. Those that come behind it don't wait for that again.
-    fn is_in_vain(&mut self, replica: &Replica) -> bool {
-        let now = replica.env.now();
+    /// window: something keeps it.
+    fn is_in_vain(&mut self, replica: &Replica, now: Duration) -> bool {
         let began = *self.began.get_or_insert(now);
         let window = u64::try_from(replica.config.window).unwrap_or(0);
-        let is_late = now > began + Duration::from_micros(window) + SETTLED;
-        if is_late {
-            replica.health.refusals.set_stuck();
-        }
-        is_late || replica.health.refusals.is_stuck()
+        now > began + Duration::from_micros(window) + BEHIND_WINDOW
     }
 
     /// Whether there is hope: room is being made, or was a moment ago.

@@ -76,9 +76,10 @@ impl Refusals {
         self.refused[cause as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether rows took all the memory that they may take, at the last look.
+    /// Whether rows took all the memory that they may take, at the last look, or what was
+    /// overwritten has taken the last of it and doesn't leave.
     pub fn is_memory_full(&self) -> bool {
-        self.memory_full.load(Ordering::Relaxed)
+        self.memory_full.load(Ordering::Relaxed) || self.stuck.load(Ordering::Relaxed)
     }
 
     /// Whether rows and what was overwritten lately did, together.
@@ -96,12 +97,7 @@ impl Refusals {
         }
     }
 
-    /// Whether waiting for what was overwritten lately was in vain.
-    pub fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::Relaxed)
-    }
-
-    /// That it was, until there is room.
+    /// Waiting for what was overwritten was in vain: nobody waits for it again until there is room.
     pub fn set_stuck(&self) {
         self.stuck.store(true, Ordering::Relaxed);
     }

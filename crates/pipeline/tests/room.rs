@@ -189,6 +189,49 @@ fn what_is_overwritten_leaves_by_itself_and_is_waited_for() {
     assert_eq!(room.cause(), "workload");
 }
 
+/// What a backup's snapshot keeps besides rows is part of the window, and doesn't leave it: commits
+/// would have waited for ever, and those that clear with them.
+#[test]
+fn what_does_not_leave_is_waited_for_once_and_then_told() {
+    let room = Room::new(13, NodeConfig { checkpoint_bytes: 1 << 30, ..config() });
+    let key = |number: u64| [&number.to_be_bytes()[..], &[b'k'; 1000]].concat();
+    for first in (0..10_000).step_by(1000) {
+        let keys: Vec<_> = (first..first + 1000).map(key).collect();
+        let rows: Vec<_> = keys.iter().map(|key| (M::Set, &key[..], &b""[..])).collect();
+        room.commit(&rows).unwrap();
+    }
+    let pinned = room.world.run(room.world.node().pin()).unwrap();
+    room.commit(&[(M::ClearRange, b"", b"\xff")]).unwrap();
+    room.run_for(Duration::from_secs(10));
+    let took = |mutations: &[(M, &[u8], &[u8])]| {
+        let began = room.world.sim.now();
+        let committed = room.commit(mutations);
+        (committed.map(drop), room.world.sim.now() - began)
+    };
+    let value = vec![7; 90_000];
+    let longest = (0..200_u64).find_map(|number| {
+        let (committed, took) = took(&[(M::Set, &number.to_be_bytes(), &value)]);
+        committed.is_err().then_some((committed, took))
+    });
+    let (committed, longest) = longest.expect("it is full some time");
+    assert_eq!(committed, Err(Error::operation_failed()));
+    let wanted = Duration::from_secs(9)..Duration::from_secs(12);
+    assert!(wanted.contains(&longest), "it was waited for: {longest:?}");
+    // Those behind it don't wait, and whoever clears goes on.
+    let (committed, at_once) = took(&[(M::Set, b"a", &value)]);
+    assert_eq!(committed, Err(Error::operation_failed()));
+    assert!(at_once < Duration::from_secs(1), "{at_once:?}");
+    room.run_for(Duration::from_millis(200));
+    assert_eq!(room.cause(), "storage_server_min_free_space");
+    let (committed, at_once) = took(&[(M::ClearRange, b"nothing", b"nowhere")]);
+    assert_eq!(committed, Ok(()));
+    assert!(at_once < Duration::from_secs(1), "{at_once:?}");
+    drop(pinned);
+    room.commit(&[(M::ClearRange, b"nothing", b"nowhere")]).unwrap();
+    room.run_for(Duration::from_secs(10));
+    assert_eq!(took(&[(M::Set, b"a", &value)]).0, Ok(()));
+}
+
 /// With 32 of them a client had everybody else's commits refused.
 #[test]
 fn snapshots_that_would_leave_no_room_are_ended_the_oldest_first() {
