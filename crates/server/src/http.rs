@@ -173,7 +173,7 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream, is_secure: 
     patience.set(S::BOUNDS.idle);
     let Some(number) = open.enter(address, &patience, &S::BOUNDS) else { return };
     let (site, open) = (site.clone(), open.clone());
-    let (env, site_env) = (site.env().clone(), site.env().clone());
+    let env = site.env().clone();
     let first = async move {
         let begun = race(begin(stream, S::BOUNDS.asked_first), overdue(&site, &patience)).await;
         let begun = match begun {
@@ -181,7 +181,7 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream, is_secure: 
             First::Right(()) => None,
         };
         let Some(begun) = begun else { return open.leave(number, &patience) };
-        let is_probe = begun.is_probe;
+        let (is_probe, env) = (begun.is_probe, site.env().clone());
         let connection = async move {
             converse(site, begun, &patience).await;
             open.leave(number, &patience);
@@ -192,15 +192,15 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Places>, stream: Stream, is_secure: 
         }
     };
     drop(match is_secure {
-        true => site_env.spawn_network_behind(usize::MAX, "http", first),
-        false => site_env.spawn_network("http", first),
+        true => env.spawn_network_behind(usize::MAX, "http", first),
+        false => env.spawn_network("http", first),
     });
 }
 
 /// A connection, and what it has said.
 struct Begun {
     stream: Stream,
-    head: Bytes,
+    head: Vec<u8>,
     /// It asks whether anybody is here, and for nothing else.
     is_probe: bool,
 }
@@ -213,7 +213,7 @@ async fn begin(mut stream: Stream, paths: &[&str]) -> Option<Begun> {
         head.extend_from_slice(&buffer[..arrived]);
         let asked = asks(&head, paths);
         if let Some(is_probe) = asked.or((arrived == 0).then_some(false)) {
-            return Some(Begun { stream: stream.detached().ok()?, head: head.into(), is_probe });
+            return Some(Begun { stream: stream.detached().ok()?, head, is_probe });
         }
     }
 }
@@ -272,7 +272,7 @@ async fn converse<S: Site>(site: Arc<S>, begun: Begun, patience: &Arc<Patience>)
         .auto_date_header(false)
         .half_close(S::BOUNDS.half_close)
         .keep_alive(!begun.is_probe)
-        .serve_connection(Requests::new(begun, bodiless.clone()), service);
+        .serve_connection(Requests::new(begun.stream, begun.head, bodiless.clone()), service);
     race(connection, overdue(&site, patience)).await;
 }
 
@@ -329,51 +329,6 @@ impl Patience {
 
     fn has_passed(&self) -> bool {
         self.env.now().as_millis() > u128::from(self.at.load(Ordering::Relaxed))
-    }
-}
-
-impl AsyncRead for Begun {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.head.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
-        }
-        let now = self.head.len().min(buffer.remaining());
-        buffer.put_slice(&self.head.split_to(now));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Begun {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_flush(Pin::new(&mut self.stream), context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

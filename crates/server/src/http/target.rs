@@ -43,10 +43,12 @@ pub(super) struct Requests<S> {
 }
 
 impl<S> Requests<S> {
-    /// `bodiless` has to be told of each request without a body, before more is read.
-    pub(super) fn new(stream: S, bodiless: Bodiless) -> Self {
-        let heads = Heads { bodiless, ended: 0, at: At::Line { is_empty: true, blanks: 0 } };
-        Self { io: Io(stream), heads, left: Vec::new(), taken: 0 }
+    /// `head` was read of it already. `bodiless` has to be told of each request without a body,
+    /// before more is read.
+    pub(super) fn new(stream: S, head: Vec<u8>, bodiless: Bodiless) -> Self {
+        let mut heads = Heads { bodiless, ended: 0, at: At::Line { is_empty: true, blanks: 0 } };
+        let left = heads.pass(&head).unwrap_or(head);
+        Self { io: Io(stream), heads, left, taken: 0 }
     }
 }
 
