@@ -61,14 +61,7 @@ fn connections_that_never_greet_make_room_for_those_who_do() {
 
 #[test]
 fn a_probe_is_answered_however_many_half_requests_there_are() {
-    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
-    let config = ServerConfig {
-        listen: vec![loopback()],
-        http: Some(loopback()),
-        ..ServerConfig::default()
-    };
-    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
-    let address = server.http_address().unwrap();
+    let (server, address) = serve_http();
     let good = Good::alone(with_one_connection(&server));
     let mut half = Vec::new();
     good.beside("half requests of HTTP", |good| {

@@ -36,6 +36,16 @@ pub fn serve(limits: Limits) -> Server {
     serve_endpoint(Arc::new(node.endpoint()), limits)
 }
 
+/// A server over a new database in memory that answers HTTP, and where.
+pub fn serve_http() -> (Server, SocketAddr) {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let (listen, http) = (vec![loopback()], Some(loopback()));
+    let config = ServerConfig { listen, http, ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let http = server.http_address().unwrap();
+    (server, http)
+}
+
 /// A server over an endpoint.
 pub fn serve_endpoint(endpoint: Arc<dyn Endpoint>, limits: Limits) -> Server {
     let config = ServerConfig { listen: vec![loopback()], limits, ..ServerConfig::default() };
