@@ -10,7 +10,8 @@ use crate::failure::NodeError;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_storage::StorageResult;
 use plinth_types::{Bytes, Error, Version, planted, probe};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,11 +21,77 @@ struct Watch {
     promise: Promise<Version>,
 }
 
+/// The watches of one key: most have one, and a key may have as many as there are clients.
+struct OfKey {
+    first: Watch,
+    more: BTreeMap<u64, Watch>,
+}
+
+impl OfKey {
+    fn new(first: Watch) -> Self {
+        Self { first, more: BTreeMap::new() }
+    }
+
+    fn get(&self, id: u64) -> Option<&Watch> {
+        if self.first.id == id { Some(&self.first) } else { self.more.get(&id) }
+    }
+
+    /// The watch of the least id from this one on.
+    fn next(&self, from: u64) -> Option<&Watch> {
+        let of_more = self.more.range(from..).next().map(|(_, watch)| watch);
+        [Some(&self.first).filter(|first| first.id >= from), of_more]
+            .into_iter()
+            .flatten()
+            .min_by_key(|watch| watch.id)
+    }
+
+    fn into_watches(self) -> impl Iterator<Item = Watch> {
+        std::iter::once(self.first).chain(self.more.into_values())
+    }
+}
+
+/// Watches in the order of their keys, so that a range that is cleared finds its own among a
+/// million, and none has to wait until a table of them has grown.
 #[derive(Default)]
 struct Table {
-    by_key: HashMap<Bytes, Vec<Watch>>,
+    by_key: BTreeMap<Bytes, OfKey>,
     next_id: u64,
-    sweep_at: usize,
+    /// Which watch is looked at next for being abandoned: the first one from here on.
+    sweep_from: (Bytes, u64),
+}
+
+impl Table {
+    fn put(&mut self, key: Bytes, watch: Watch) {
+        match self.by_key.get_mut(&key) {
+            Some(watches) => drop(watches.more.insert(watch.id, watch)),
+            None => drop(self.by_key.insert(key, OfKey::new(watch))),
+        }
+    }
+
+    fn take(&mut self, key: &[u8], id: u64) -> Option<Watch> {
+        let watches = self.by_key.get_mut(key)?;
+        if watches.first.id != id {
+            return watches.more.remove(&id);
+        }
+        match watches.more.pop_first() {
+            Some((_, next)) => Some(std::mem::replace(&mut watches.first, next)),
+            None => self.by_key.remove(key).map(|watches| watches.first),
+        }
+    }
+
+    /// The next watch to look at, behind the one that was looked at last; from the first one on
+    /// again once all have been. Whether nobody waits for it any more.
+    fn look_at_next(&mut self) -> Option<(Bytes, u64, bool)> {
+        let (key, id) = std::mem::take(&mut self.sweep_from);
+        let mut here = self.by_key.range::<[u8], _>((Included(&key[..]), Unbounded));
+        let (key, watch) = here.find_map(|(of, watches)| {
+            let from = if *of == key { id } else { 0 };
+            Some((of.clone(), watches.next(from)?))
+        })?;
+        let (id, is_abandoned) = (watch.id, watch.promise.is_cancelled());
+        self.sweep_from = (key.clone(), id + 1);
+        Some((key, id, is_abandoned))
+    }
 }
 
 #[derive(Default)]
@@ -34,8 +101,9 @@ pub(crate) struct Watches {
     count: AtomicUsize,
 }
 
-/// Below this many watches the table is not searched for abandoned ones.
-const SWEEP_AT_LEAST: usize = 1024;
+/// How many watches are looked at for each that is added, whether anybody still waits for them: so
+/// abandoned ones are never more than those that were added while the others were looked at.
+const LOOK_AT: usize = 2;
 
 impl Watches {
     #[cfg(test)]
@@ -58,11 +126,13 @@ impl Watches {
     pub fn add(&self, key: Bytes, value: Option<Bytes>) -> (u64, Reply<Version>) {
         let (promise, reply) = promise();
         let mut table = lock(&self.table);
-        self.sweep(&mut table);
+        let abandoned = self.sweep(&mut table);
         table.next_id += 1;
         let id = table.next_id;
-        table.by_key.entry(key).or_default().push(Watch { id, value, promise });
+        table.put(key, Watch { id, value, promise });
         self.count.fetch_add(1, Ordering::SeqCst);
+        drop(table);
+        drop(abandoned);
         (id, reply)
     }
 
@@ -73,7 +143,7 @@ impl Watches {
         let differs = lock(&self.table)
             .by_key
             .get(key)
-            .and_then(|watches| watches.iter().find(|watch| watch.id == id))
+            .and_then(|watches| watches.get(id))
             .is_some_and(is_other);
         if differs
             && !planted!("a watch misses what came before it")
@@ -98,10 +168,15 @@ impl Watches {
     /// published.
     pub fn changed(&self, key: &[u8], value: Option<&[u8]>, fired: &mut Vec<Promise<Version>>) {
         let mut table = lock(&self.table);
-        let Some(watches) = table.by_key.get_mut(key) else { return };
+        let is_other = |watch: &Watch| watch.value.as_deref() != value;
+        let differ = |of: &OfKey| is_other(&of.first) || of.more.values().any(is_other);
+        if !table.by_key.get(key).is_some_and(differ) {
+            return;
+        }
+        let Some((key, watches)) = table.by_key.remove_entry(key) else { return };
         let before = fired.len();
         let mut kept = Vec::new();
-        for watch in watches.drain(..) {
+        for watch in watches.into_watches() {
             if watch.value.as_deref() == value {
                 kept.push(watch);
             } else {
@@ -109,29 +184,30 @@ impl Watches {
             }
         }
         self.count.fetch_sub(fired.len() - before, Ordering::SeqCst);
-        if kept.is_empty() {
-            table.by_key.remove(key);
-        } else {
-            *watches = kept;
-        }
+        kept.into_iter().for_each(|watch| table.put(key.clone(), watch));
     }
 
-    /// All keys from `begin` to before `end` are gone now: the watches that this fires.
+    /// All keys from `begin` to before `end` are gone now: the watches that this fires, in the
+    /// order of their keys.
     pub fn cleared(&self, begin: &[u8], end: &[u8], fired: &mut Vec<Promise<Version>>) {
-        let inside = |key: &&Bytes| (begin..end).contains(&&key[..]);
-        let mut keys: Vec<Bytes> =
-            lock(&self.table).by_key.keys().filter(inside).cloned().collect();
-        // The table's own order differs from run to run.
-        keys.sort_unstable();
+        let inside = (Included(begin), Excluded(end));
+        if begin >= end {
+            return;
+        }
+        let table = lock(&self.table);
+        let keys = table.by_key.range::<[u8], _>(inside).map(|(key, _)| key.clone());
+        let keys: Vec<Bytes> = keys.collect();
+        drop(table);
         keys.iter().for_each(|key| self.changed(key, None, fired));
     }
 
     /// Panics if what must hold between two calls doesn't.
     pub fn check_invariants(&self) {
         let table = lock(&self.table);
-        let mut ids: Vec<u64> = table.by_key.values().flatten().map(|watch| watch.id).collect();
+        let more = table.by_key.values().flat_map(|of| of.more.keys());
+        let first = table.by_key.values().map(|of| &of.first.id);
+        let mut ids: Vec<u64> = first.chain(more).copied().collect();
         assert_eq!(ids.len(), self.len(), "watches are counted");
-        assert!(table.by_key.values().all(|watches| !watches.is_empty()), "a key nobody watches");
         ids.sort_unstable();
         assert!(ids.is_sorted_by(|one, next| one < next), "two watches have one id");
         assert!(ids.last().is_none_or(|last| *last <= table.next_id), "ids are given in order");
@@ -140,36 +216,27 @@ impl Watches {
     /// Ends all watches with this: whoever waits goes elsewhere.
     pub fn end(&self, cause: &NodeError) {
         let ended = std::mem::take(&mut lock(&self.table).by_key);
-        let ended: Vec<Watch> = ended.into_values().flatten().collect();
+        let ended: Vec<Watch> = ended.into_values().flat_map(OfKey::into_watches).collect();
         self.count.fetch_sub(ended.len(), Ordering::SeqCst);
         let cause = Error::from(cause);
         ended.into_iter().for_each(|watch| watch.promise.send(Err(cause.clone())));
     }
 
-    fn take(&self, key: &Bytes, id: u64) -> Option<Watch> {
+    fn take(&self, key: &[u8], id: u64) -> Option<Watch> {
         let mut table = lock(&self.table);
-        let watches = table.by_key.get_mut(key)?;
-        let at = watches.iter().position(|watch| watch.id == id)?;
-        let watch = watches.swap_remove(at);
-        if watches.is_empty() {
-            table.by_key.remove(key);
-        }
+        let taken = table.take(key, id)?;
         self.count.fetch_sub(1, Ordering::SeqCst);
-        Some(watch)
+        Some(taken)
     }
 
-    /// Drops the watches that nobody waits for any more, each time their number has doubled.
-    fn sweep(&self, table: &mut Table) {
-        if self.count.load(Ordering::SeqCst) < table.sweep_at.max(SWEEP_AT_LEAST) {
-            return;
-        }
-        table.by_key.retain(|_, watches| {
-            watches.retain(|watch| !watch.promise.is_cancelled());
-            !watches.is_empty()
-        });
-        let left = table.by_key.values().map(Vec::len).sum();
-        self.count.store(left, Ordering::SeqCst);
-        table.sweep_at = 2 * left;
+    /// Looks at a few watches, in turn, and takes out those that nobody waits for any more.
+    fn sweep(&self, table: &mut Table) -> [Option<Watch>; LOOK_AT] {
+        std::array::from_fn(|_| {
+            let (key, id, is_abandoned) = table.look_at_next()?;
+            let abandoned = is_abandoned.then(|| table.take(&key, id)).flatten()?;
+            self.count.fetch_sub(1, Ordering::SeqCst);
+            Some(abandoned)
+        })
     }
 }
 
@@ -204,12 +271,59 @@ mod tests {
         assert!(watches.is_empty());
     }
 
+    /// Also where all are of one key, or those who wait are many.
     #[test]
     fn abandoned_watches_are_swept_away() {
-        let watches = Watches::default();
-        for _ in 0..3 * SWEEP_AT_LEAST {
-            drop(watches.register(Bytes::from_static(b"k"), None, || (1, None)));
+        for keys in [1, 1000] {
+            let watches = Watches::default();
+            let key = |number: usize| Bytes::copy_from_slice(&(number % keys).to_be_bytes());
+            let add = |number| watches.register(key(number), None, || (1, None));
+            (0..10_000).for_each(|number| drop(add(number)));
+            assert!(watches.len() <= LOOK_AT, "{} of {keys} keys", watches.len());
+            let waited: Vec<_> = (0..1000).map(add).collect();
+            (0..10_000).for_each(|number| drop(add(number)));
+            assert!(watches.len() <= 2 * waited.len() + LOOK_AT, "{} of {keys}", watches.len());
+            watches.check_invariants();
+            drop(waited);
+            (0..10_000).for_each(|number| drop(add(number)));
+            assert!(watches.len() <= LOOK_AT, "{} of {keys} keys", watches.len());
         }
-        assert!(watches.len() <= SWEEP_AT_LEAST + 1, "{}", watches.len());
+    }
+
+    /// Random additions, changes, clears and clients that go away, against a list.
+    #[test]
+    fn those_fire_whose_value_has_changed_and_no_others() {
+        let mut random = plinth_env::simulated::Random::new(27);
+        let watches = Watches::default();
+        let mut waiting: Vec<(u8, u8, Reply<Version>)> = Vec::new();
+        for step in 1..20_000 {
+            let [key, value] = [6, 3].map(|most| random.below(most) as u8);
+            let mut fired = Vec::new();
+            let kind = random.below(8);
+            match kind {
+                0..=4 => {
+                    let (_, reply) = watches.add(vec![key].into(), Some(vec![value].into()));
+                    waiting.push((key, value, reply));
+                }
+                5 if !waiting.is_empty() => {
+                    drop(waiting.swap_remove(random.index(waiting.len())));
+                }
+                5 => {}
+                6 => watches.changed(&[key], Some(&[value]), &mut fired),
+                _ => watches.cleared(&[key], &[key + value], &mut fired),
+            }
+            fired.into_iter().for_each(|promise| promise.send(Ok(step)));
+            waiting.retain_mut(|(of, had, reply)| {
+                let fires = match kind {
+                    6 => *of == key && *had != value,
+                    7 => (key..key + value).contains(of),
+                    _ => false,
+                };
+                assert_eq!(reply.try_take().is_some(), fires, "{of} {had}, step {step}");
+                !fires
+            });
+            watches.check_invariants();
+            assert!(watches.len() >= waiting.len());
+        }
     }
 }
