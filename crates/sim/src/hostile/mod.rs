@@ -2,7 +2,7 @@
 //! hardly notice.
 //!
 //! ```text
-//!   this process                    plinth server, under `ulimit -v`        its child, at the lowest priority
+//!   this process                    plinth server, under `ulimit -v`        its child, while processors are idle
 //!   ten good clients ─────────────▶ keys                    ◀───────────────┐
 //!   a probe, each second ─────────▶ HTTP's /health          ◀─────────────── a thousand connections that do
 //!                                   points, their queries   ◀─────────────── what each kind of `attacks` does
@@ -13,8 +13,8 @@
 //! something, sends bombs, or what is cheap to ask for and dear to answer. The server may have
 //! twice the memory to which the bounds of `docs/security.md` add up, and no more. What good
 //! clients wait for is a commit with a read in it, from its begin until it is acknowledged, and the
-//! figure is the 99th percentile beside their own undisturbed one. Attackers run at the lowest
-//! priority: elsewhere they would bring their own processors.
+//! figure is the 99th percentile beside their own undisturbed one. Attackers run while nobody else
+//! wants a processor: elsewhere they would bring their own.
 //!
 //! Always: a good client reads what it wrote last, or the run has failed; so has one in which the
 //! server ended, answered nobody afterwards, or in which a good client met an error that no loop of
