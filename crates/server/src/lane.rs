@@ -14,16 +14,34 @@
 //! Whoever is called lets the others on its thread go first once more, sockets included: somebody
 //! whose request has arrived meanwhile waits for one of those here, and not for all.
 //!
-//! Always: as long as somebody waits here, one is on its way; who is gone passes its turn on.
+//! A crowd here would still keep the threads busy all the time, and whoever wants one row would
+//! wait for a processor as well. So while there is one, and others ask for little, the next one is
+//! called only after a rest, which is as long as the last turn was: the crowd has half of the time.
+//! Alone it has all of it, and a few who move much never rest.
+//!
+//! Always: as long as somebody waits here, one is on its way or will be after a rest; who is gone
+//! passes its turn on.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
+
+/// So many who wait here are a crowd.
+const CROWD: usize = 8;
+/// Whoever asked for little within this time may well ask again.
+const RECENT: Duration = Duration::from_millis(20);
+/// The longest rest: a turn that took longer had no processor.
+const MOST_REST: Duration = Duration::from_millis(5);
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lane {
     state: Mutex<State>,
+    is_crowded: AtomicBool,
+    /// Microseconds of the clock when somebody outside asked for little, while it was crowded.
+    asked: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -47,12 +65,37 @@ impl State {
     }
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl Lane {
     /// One for so many threads.
     pub(crate) fn new(threads: usize) -> Self {
         let state =
             State { free: threads.max(1), called: BTreeSet::new(), waiting: VecDeque::new() };
-        Self { state: Mutex::new(state) }
+        Self {
+            state: Mutex::new(state),
+            is_crowded: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether there is a crowd.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// Somebody outside has asked for little.
+    pub(crate) fn note_asked(&self, now: Duration) {
+        self.asked.store(micros(now), Ordering::Relaxed);
+    }
+
+    /// How long the crowd rests behind a turn, if it does, since others ask for little.
+    pub(crate) fn rest(&self, now: Duration, turn: Duration) -> Option<Duration> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        let is_recent = asked > 0 && micros(now).saturating_sub(asked) <= micros(RECENT);
+        (is_recent && self.is_crowded()).then(|| turn.min(MOST_REST))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -64,6 +107,7 @@ impl Lane {
         let mut state = self.lock();
         if state.free == 0 {
             state.waiting.push_back((number, waker.clone()));
+            self.note_crowd(&state);
             return;
         }
         state.free -= 1;
@@ -80,8 +124,15 @@ impl Lane {
 
     /// Whoever was called has begun, or has gone: the next one.
     pub(crate) fn done(&self) {
-        let next = self.lock().pass_on();
+        let mut state = self.lock();
+        let next = state.pass_on();
+        self.note_crowd(&state);
+        drop(state);
         next.inspect(Waker::wake_by_ref);
+    }
+
+    fn note_crowd(&self, state: &State) {
+        self.is_crowded.store(state.waiting.len() >= CROWD, Ordering::Relaxed);
     }
 
     /// A connection that waits here has gone.
@@ -91,6 +142,7 @@ impl Lane {
         let next = if state.called.remove(&number) { state.pass_on() } else { None };
         let at = state.waiting.iter().position(|(waits, _)| *waits == number);
         let gone = at.and_then(|at| state.waiting.remove(at));
+        self.note_crowd(&state);
         drop(state);
         next.inspect(Waker::wake_by_ref);
         drop(gone);
@@ -143,6 +195,23 @@ mod tests {
             lane.done();
         }
         assert_eq!(lane.lock().free, 2);
+    }
+
+    #[test]
+    fn a_crowd_rests_while_others_ask_for_little_and_only_then() {
+        let lane = Lane::new(1);
+        let ms = Duration::from_millis;
+        let enter = |number: usize| lane.enter(number as u64, Waker::noop());
+        (0..CROWD).for_each(enter);
+        lane.note_asked(ms(100));
+        assert_eq!(lane.rest(ms(101), ms(2)), None, "one is on its way, and the others are few");
+        enter(CROWD);
+        assert!(lane.is_crowded());
+        assert_eq!(lane.rest(ms(101), ms(2)), Some(ms(2)));
+        assert_eq!(lane.rest(ms(101), ms(200)), Some(MOST_REST));
+        assert_eq!(lane.rest(ms(100) + 2 * RECENT, ms(2)), None, "nobody else is there");
+        lane.leave(3);
+        assert_eq!(lane.rest(ms(101), ms(2)), None);
     }
 
     #[test]

@@ -133,9 +133,10 @@ impl Registry {
         self.lock().connections.len()
     }
 
-    /// Shows each connection to `look`, which must be quick: meanwhile none comes or goes.
+    /// Shows each connection to `look`. Others come and go meanwhile.
     pub(crate) fn visit(&self, mut look: impl FnMut(&Outbox)) {
-        self.lock().connections.values().for_each(|outbox| look(outbox));
+        let all: Vec<_> = self.lock().connections.values().cloned().collect();
+        all.iter().for_each(|outbox| look(outbox));
     }
 
     /// Closes those that `matches` says, because an operator asked for it; says how many.

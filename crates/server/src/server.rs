@@ -142,7 +142,10 @@ impl Server {
             connections: Registry::default(),
             doors,
             memory,
-            turns: Turns { heavy: Arc::default(), lane: Lane::new(env.network_threads()) },
+            turns: Turns {
+                heavy: Arc::default(),
+                lane: Arc::new(Lane::new(env.network_threads())),
+            },
             doorstep: Doorstep::default(),
             stops: Stops::new(listeners.len()),
             snapshots,

@@ -65,7 +65,7 @@ pub(crate) struct Turns {
     /// Requests that take long.
     pub(crate) heavy: Arc<Heavy>,
     /// Connections that move more than fits into a turn.
-    pub(crate) lane: Lane,
+    pub(crate) lane: Arc<Lane>,
 }
 
 /// Connections that are not in the registry, counted.

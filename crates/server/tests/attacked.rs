@@ -21,12 +21,12 @@ use plinth_proto::Request;
 use plinth_proto::frame::Kind;
 use plinth_series::SeriesLimits;
 use plinth_server::{Limits, SeriesConfig, Server, ServerConfig};
-use plinth_types::KeyRange;
+use plinth_types::{Bytes, KeyRange};
 use std::fmt::Write;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Transactions of the good client's during an attack that goes on.
@@ -226,6 +226,37 @@ fn cuts_of_ranges_hold_nobody_up() {
     let cut = Request::SplitPoints { range: KeyRange::new(&b""[..], &b"\xff"[..]), chunk: 1 };
     attacked(&good, "cuts of ranges", 4, move || {
         ask_at_once(&theirs, &cut, 32, Kind::SplitPointsReply);
+    });
+    good.end();
+}
+
+/// The table of all watches had them wait while it grew, while it was searched for those of clients
+/// that had gone, and for each range that was cleared: two seconds, beside a thousand such clients.
+#[test]
+fn watches_without_number_hold_nobody_up() {
+    const EACH: u32 = 20_000;
+    let server = Arc::new(serve(Limits::default()));
+    let db = database(&server);
+    let version = db.create_transaction().get_read_version().wait().unwrap();
+    let good = Good::alone(with_one_connection(&server));
+    let next = Arc::new(AtomicU64::new(0));
+    let theirs = server.clone();
+    attacked(&good, "watches without number", 8, move || {
+        let (mut raw, mut requests) = (Raw::greeted(&theirs), Vec::new());
+        for id in 0..EACH {
+            let key = next.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let key = Bytes::copy_from_slice(&key.to_be_bytes());
+            Request::Watch { key, value: None, version }.encode(&mut requests, id);
+        }
+        // What is answered stands behind all of them.
+        Request::Status.encode(&mut requests, EACH);
+        raw.send_along(&requests);
+        assert_eq!(raw.next().unwrap().1, Kind::StatusReply as u8);
+        db.transact_blocking(|tr| {
+            tr.clear_range(b"\xf0", b"\xf0\x01");
+            Ok(())
+        })
+        .unwrap();
     });
     good.end();
 }

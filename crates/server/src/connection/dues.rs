@@ -138,6 +138,11 @@ impl Keeping {
         (self.told, self.alarm) = (None, None);
     }
 
+    /// The connection has gone, and is none by anybody's quota.
+    pub(super) fn count_no_more(&mut self) {
+        self.counted = Vec::new();
+    }
+
     fn has_line(&self, of: Of, dues: &Dues) -> bool {
         self.lines.iter().any(|line| line.of == of && line.dues.is_same(dues))
     }

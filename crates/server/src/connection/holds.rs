@@ -89,13 +89,26 @@ impl Connection {
     }
 
     /// Tells the server's memory what the connection holds; says whether that is more than before.
-    fn account(&mut self) -> bool {
+    pub(super) fn account(&mut self) -> bool {
         let (requests, frees) = (self.holds.in_flight.request, self.frees());
-        self.outbox.note_holds(requests, frees);
+        // Cutting one off that has left would free nothing sooner.
+        let is_there = self.phase != Phase::Left;
+        self.outbox.note_holds(requests, if is_there { frees } else { 0 });
         let holds = if requests + frees > UNCOUNTED { requests + frees } else { 0 };
         let before = std::mem::replace(&mut self.holds.accounted, holds);
         self.shared.memory.change(before, holds);
         holds > before
+    }
+
+    /// Nobody is there any more who could take anything: gives back what is held but watches.
+    pub(super) fn let_go(&mut self) {
+        self.outbox.close(std::mem::take(&mut self.holds.in_flight));
+        self.holds.give_up_commits();
+        self.shared.turns.heavy.forget(self.number);
+        self.access.dues.give_up();
+        self.access.dues.count_no_more();
+        self.input = Vec::new();
+        (self.output, self.sent) = (Vec::new(), 0);
     }
 
     /// Bytes that would be free if the connection were cut off. An empty output is the thread's.

@@ -41,6 +41,8 @@ const TURNS: usize = 16;
 /// Bytes received, answered and sent after which a connection waits for its turn among those who
 /// move as much: so many take about a fifth of a millisecond.
 const FILL: u64 = 256 << 10;
+/// Watches begun or dropped in a turn after which a connection waits for its turn in the same way.
+const MANY_WATCHES: usize = 64;
 /// Who asks for the status twice within this time asks often.
 const OFTEN: Duration = Duration::from_millis(50);
 /// Bytes of a request for values from which on it may be answered with many: some 25 keys.
@@ -52,6 +54,12 @@ const LONG: usize = 256 << 10;
 const SEND: usize = 128 << 10;
 /// How long a client has to close after the server's last words.
 const LINGER: Duration = Duration::from_secs(2);
+/// Watches that are dropped in a turn.
+const DROPPED: usize = 4 * MANY_WATCHES;
+/// Who was in the lane within this time is one of those who move much, whatever it asks for now.
+const OF_THE_CROWD: Duration = Duration::from_secs(1);
+/// Nothing is expected of one that has left.
+const LEAVING: Duration = Duration::from_secs(86_400);
 /// How TLS begins: a record with a handshake, of any version that there will be.
 const TLS_BEGINS: [u8; 2] = [0x16, 0x03];
 
@@ -76,6 +84,8 @@ enum Phase {
     /// All is sent. What still arrives is thrown away until the client closes too: were it left
     /// unread, the system would take the last words back.
     Lingering,
+    /// The client has gone, or all has been said: its watches are dropped, some in each turn.
+    Left,
 }
 
 /// Why a connection ends at once.
@@ -104,6 +114,14 @@ struct Turn {
     /// What is to be added to the server's figures.
     counted: Figures,
     lane: Standing,
+    /// Since when it has one that was given to it in the lane and isn't passed on.
+    began: Option<Duration>,
+    /// When it was in the lane last.
+    in_lane: Option<Duration>,
+    /// Whether it has asked for anything in this turn.
+    has_asked: bool,
+    /// Watches begun or ended in this turn.
+    watches: usize,
     /// When it asked for the status last.
     asked_status: Option<Duration>,
 }
@@ -164,6 +182,10 @@ impl Connection {
             turn: Turn {
                 counted: Figures { accepted: 1, ..Figures::default() },
                 lane: Standing::Out,
+                began: None,
+                in_lane: None,
+                has_asked: false,
+                watches: 0,
                 asked_status: None,
             },
         }
@@ -172,6 +194,7 @@ impl Connection {
     /// Turn after turn, until nothing more can be done now or the connection has ended.
     fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<Poll<()>, Gone> {
         let before = self.moved();
+        (self.turn.watches, self.turn.has_asked) = (0, false);
         for _ in 0..TURNS {
             if self.moved().saturating_sub(before) >= FILL {
                 self.turn.lane = Standing::Going;
@@ -363,6 +386,9 @@ impl Connection {
                     }
                     self.handle(&frame);
                     used += frame.len();
+                    if self.turn.watches >= MANY_WATCHES {
+                        self.turn.lane = Standing::Going;
+                    }
                 }
                 Ok(None) => break,
                 Err(error) => self.end_because(&error),
@@ -431,10 +457,60 @@ impl Connection {
         }
         if let Standing::Called(way) = &mut self.turn.lane {
             ready!(way.as_mut().poll(context));
-            self.shared.turns.lane.done();
             self.turn.lane = Standing::OnTurn;
+            let now = self.shared.env.now();
+            match self.shared.turns.lane.rest(now, Duration::ZERO) {
+                Some(_) => self.turn.began = Some(now),
+                None => self.shared.turns.lane.done(),
+            }
         }
         Poll::Ready(())
+    }
+
+    /// Tells the lane that somebody asks for little, if it matters and he isn't of those there.
+    fn note_asked(&self) {
+        let lane = &self.shared.turns.lane;
+        if !self.turn.has_asked || !matches!(self.turn.lane, Standing::Out) || !lane.is_crowded() {
+            return;
+        }
+        let now = self.shared.env.now();
+        let is_of_the_crowd = |at| now.saturating_sub(at) < OF_THE_CROWD;
+        if !self.turn.in_lane.is_some_and(is_of_the_crowd) {
+            lane.note_asked(now);
+        }
+    }
+
+    /// Has the next one in the lane called once the lane has rested behind this turn.
+    fn pass_turn_on(&mut self) {
+        let Some(began) = self.turn.began.take() else { return };
+        let now = self.shared.env.now();
+        let rest = self.shared.turns.lane.rest(now, now.saturating_sub(began));
+        // The lane alone: whoever ends a server with all it has may take long, and must not be the
+        // thread that all timers need.
+        let lane = self.shared.turns.lane.clone();
+        let at = now + rest.unwrap_or_default();
+        self.shared.env.call_at(at, move || lane.done()).detach();
+    }
+
+    /// Drops what it watches: all at once takes milliseconds if that is much, and others wait.
+    fn leave(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let is_awaited = self.shared.is_stopping() || self.shared.memory.is_short();
+        self.watches.drop_some(if is_awaited { usize::MAX } else { DROPPED });
+        if self.watches.len() == 0 {
+            self.turn.lane = Standing::Out;
+            return Poll::Ready(());
+        }
+        if self.phase != Phase::Left {
+            self.phase = Phase::Left;
+            self.let_go();
+            self.watches.count_no_more();
+            self.outbox.expect_within(&self.shared.env, LEAVING);
+            let _ = self.stream.poll_finish(context);
+        }
+        self.account();
+        self.turn.lane = Standing::Waiting;
+        self.shared.turns.lane.enter(self.number, context.waker());
+        Poll::Pending
     }
 
     fn patience(&self) -> Duration {
@@ -451,32 +527,49 @@ impl Future for Connection {
         if this.await_turn(context).is_pending() {
             return Poll::Pending;
         }
+        let polled = match this.phase {
+            Phase::Left => this.leave(context),
+            _ => this.take_turn(context),
+        };
+        this.pass_turn_on();
+        polled
+    }
+}
+
+impl Connection {
+    /// All that a turn is.
+    fn take_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut buffers = BUFFERS.take();
         buffers.input.resize(RECEIVE, 0);
-        if this.output.is_empty() {
-            std::mem::swap(&mut this.output, &mut buffers.output);
+        if self.output.is_empty() {
+            std::mem::swap(&mut self.output, &mut buffers.output);
         }
-        let mut polled = this.run(context, &mut buffers.input);
-        match this.settle() {
+        let mut polled = self.run(context, &mut buffers.input);
+        match self.settle() {
             Ok(true) => context.waker().wake_by_ref(),
             Ok(false) => {}
             Err(Gone) => polled = Err(Gone),
         }
-        if this.output.is_empty() {
-            std::mem::swap(&mut this.output, &mut buffers.output);
-            this.output = Vec::new();
+        if self.output.is_empty() {
+            std::mem::swap(&mut self.output, &mut buffers.output);
+            self.output = Vec::new();
             if buffers.output.capacity() > KEEP {
                 buffers.output = Vec::new();
             }
         }
         BUFFERS.set(buffers);
-        if matches!(this.turn.lane, Standing::Going) && matches!(polled, Ok(Poll::Pending)) {
-            this.turn.lane = Standing::Waiting;
-            this.shared.turns.lane.enter(this.number, context.waker());
-        } else {
-            this.turn.lane = Standing::Out;
+        if matches!(self.turn.lane, Standing::Going) && matches!(polled, Ok(Poll::Pending)) {
+            self.turn.in_lane = Some(self.shared.env.now());
+            self.turn.lane = Standing::Waiting;
+            self.shared.turns.lane.enter(self.number, context.waker());
+            return Poll::Pending;
         }
-        polled.unwrap_or(Poll::Ready(()))
+        self.note_asked();
+        self.turn.lane = Standing::Out;
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) | Err(Gone) => self.leave(context),
+        }
     }
 }
 
@@ -487,9 +580,10 @@ impl Drop for Connection {
             Standing::Called(_) => self.shared.turns.lane.done(),
             Standing::Out | Standing::Going | Standing::OnTurn => {}
         }
-        self.outbox.close(self.holds.in_flight);
-        self.holds.give_up_commits();
-        self.shared.turns.heavy.forget(self.number);
+        if self.turn.began.is_some() {
+            self.shared.turns.lane.done();
+        }
+        self.let_go();
         self.shared.memory.change(self.holds.accounted, 0);
         self.shared.connections.leave(self.number);
     }

@@ -73,6 +73,7 @@ impl Connection {
     /// Carries out the request in a frame.
     pub(super) fn handle(&mut self, frame: &Frame<'_>) {
         self.turn.counted.requests += 1;
+        self.turn.has_asked |= frame.kind != Kind::Ping as u8;
         let id = frame.id;
         let done = self
             .knows(frame.kind)
@@ -153,6 +154,7 @@ impl Connection {
                 self.watch(&*endpoint, id, (key, value), version)?
             }
             Request::Cancel => {
+                self.turn.watches += 1;
                 if self.watches.remove(id) {
                     self.fail(id, &Error::operation_cancelled());
                 }
@@ -486,6 +488,7 @@ impl Connection {
         version: Version,
     ) -> Result<()> {
         guard::key(&key)?;
+        self.turn.watches += 1;
         if self.watches.len() >= self.shared.config.limits.watches {
             let detail = format!("a connection has at most {} at the server", self.watches.len());
             return Err(Error::too_many_watches().with_detail(detail));

@@ -56,6 +56,19 @@ impl Watches {
         debug_assert!(before.is_none(), "two watches have the id {id}");
     }
 
+    /// They are nobody's any more, by whose quota they were counted.
+    pub(super) fn count_no_more(&mut self) {
+        self.waiting.values_mut().for_each(|watch| watch.counted = Vec::new());
+    }
+
+    /// Drops so many of them.
+    pub(super) fn drop_some(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some((_, watch)) = self.waiting.pop_first() else { return };
+            self.bytes -= watch.bytes;
+        }
+    }
+
     /// Ends the one of this id; whether there was one.
     pub(super) fn remove(&mut self, id: u32) -> bool {
         let Some(watch) = self.waiting.remove(&id) else { return false };
