@@ -206,30 +206,6 @@ impl Env {
         task
     }
 
-    /// The same, for a task that others wait for and that has little to do each time: where
-    /// processors are short it runs as soon as it is woken, and is interrupted sooner (Linux 6.12).
-    pub fn spawn_prompt(&self, name: &str, f: impl Future<Output = ()> + Send + 'static) -> Task {
-        let is_real = matches!(self.inner.world, World::Real(_));
-        self.spawn(name, async move {
-            if is_real {
-                real::turns::ask_for_short_ones();
-            }
-            f.await;
-        })
-    }
-
-    /// The same, for a task that computes for long while hardly anybody waits for it: where
-    /// processors are short it gets less of them than others do.
-    pub fn spawn_behind(&self, name: &str, f: impl Future<Output = ()> + Send + 'static) -> Task {
-        let is_real = matches!(self.inner.world, World::Real(_));
-        self.spawn(name, async move {
-            if is_real {
-                real::turns::let_others_go_first();
-            }
-            f.await;
-        })
-    }
-
     /// Starts a task that waits for sockets and other tasks, and never blocks its thread or
     /// computes for long: in the real world it shares one of a few threads (one a core) with others
     /// like it, and stays there. Any number of such tasks are cheap. The task goes on when the

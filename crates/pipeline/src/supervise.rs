@@ -44,18 +44,20 @@ pub(crate) fn spawn<S: Supervisor>(
     task: impl Future<Output = ()> + Send + 'static,
 ) -> Task {
     let watched = Watched { supervisor: supervisor.clone(), name: name.to_string() };
-    supervisor.replica().env.spawn(name, watched.run(task))
+    supervisor.replica().env.spawn(name, async move {
+        let watched = watched;
+        task.await;
+        if !watched.supervisor.is_over() {
+            watched.failed("ended before the node did");
+        }
+    })
 }
 
 /// Starts the tasks of a leader: commit workers and chores.
 pub(crate) fn lead(leader: &Arc<Leader>) -> Vec<Task> {
     let workers = leader.replica.config.commit_workers.max(1);
     let mut tasks: Vec<_> = (0..workers)
-        .map(|n| {
-            let name = format!("commit-{n}");
-            let watched = Watched { supervisor: leader.clone(), name: name.clone() };
-            leader.replica.env.spawn_prompt(&name, watched.run(worker::run(leader.clone())))
-        })
+        .map(|n| spawn(leader, &format!("commit-{n}"), worker::run(leader.clone())))
         .collect();
     // In a cluster whoever applies entries settles.
     if leader.term.is_none() && leader.log.as_ref().is_some_and(|log| log.commits_by_itself()) {
@@ -71,13 +73,6 @@ struct Watched<S: Supervisor> {
 }
 
 impl<S: Supervisor> Watched<S> {
-    async fn run(self, task: impl Future<Output = ()>) {
-        task.await;
-        if !self.supervisor.is_over() {
-            self.failed("ended before the node did");
-        }
-    }
-
     fn failed(&self, what: &str) {
         probe!("pipeline: a task of the node ended early");
         let detail = format!("the task {:?} of the node {what}; it takes nothing more", self.name);

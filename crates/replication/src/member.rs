@@ -89,13 +89,11 @@ impl Member {
             Proofs::new(&config, core.stand(), members.0.clone(), peers.clone(), view.clone());
         inbox.with(|told| told.members = members);
         let syncs = (0..driver::SYNCS)
-            .map(|_| {
-                env.spawn_prompt("replication-sync", driver::sync(inbox.clone(), log.syncer()))
-            })
+            .map(|_| env.spawn("replication-sync", driver::sync(inbox.clone(), log.syncer())))
             .collect::<Vec<_>>();
         let driver =
             Driver::new(env, core, log, (peers.clone(), records), (inbox.clone(), proofs.clone()));
-        let mut tasks = vec![env.spawn_prompt("replication", driver.run())];
+        let mut tasks = vec![env.spawn("replication", driver.run())];
         tasks.extend(syncs);
         Ok(Self { id, inbox, proofs, peers, view, tasks: Mutex::new(tasks) })
     }

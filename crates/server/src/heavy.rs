@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Always: connections have turns, so who asks for much waits for himself; the task rests for as
-//! long as it has worked, so that all of this together takes half a processor at most, and less
-//! where others want it. Who asks for the status now and then gets one of the moment; once ten were
-//! asked for at a time one is made a second, which all who ask share. One from before an operator
-//! did something is nobody's any more. To send them takes time, too: of those who ask for one after
-//! the other a thousand a second get one.
+//! long as it has worked, so that all of this together takes half a processor at most. Who asks for
+//! the status now and then gets one of the moment; once ten were asked for at a time one is made a
+//! second, which all who ask share. One from before an operator did something is nobody's any more.
+//! To send them takes time, too: of those who ask for one after the other a thousand a second get
+//! one.
 
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal};

@@ -163,7 +163,7 @@ impl Server {
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
         drop(env.spawn_network("rights", renewal::run(shared.clone())));
-        drop(env.spawn_behind("heavy requests", shared.turns.heavy.clone().run(env.clone())));
+        drop(env.spawn("heavy requests", shared.turns.heavy.clone().run(env.clone())));
         if let Some(series) = &series {
             series.settled().await;
             let known = shared.config.public.or(addresses.first().copied());

@@ -9,8 +9,6 @@ pub(crate) mod reactors;
 #[cfg_attr(not(feature = "net"), path = "no_sockets.rs")]
 pub(crate) mod sockets;
 pub(crate) mod timers;
-#[expect(unsafe_code, reason = "how threads are scheduled is told to the system by number")]
-pub(crate) mod turns;
 pub(crate) mod world;
 
 /// Which of the two sets of network threads a task runs on.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::{EnterGuard, Handle};
 
-use super::{Precedence, Which, turns};
+use super::{Precedence, Which};
 use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::task::Completion;
 
@@ -28,6 +28,9 @@ const MOST: usize = 64;
 /// millisecond a turn, kept all others waiting for 30.
 const LOOK_AT_SOCKETS: u32 = 8;
 const LOOK_AT_OTHERS: u32 = 4;
+/// By how much the second set's threads are nicer.
+#[cfg(target_os = "linux")]
+const NICER: i32 = 5;
 
 thread_local! {
     /// The number of the reactor that this thread is, of the first set.
@@ -66,11 +69,8 @@ fn start(precedence: Precedence, number: usize) -> io::Result<Handle> {
     let handle = runtime.handle().clone();
     let forever = move || {
         match precedence {
-            Precedence::First => {
-                NUMBER.set(Some(number));
-                turns::ask_for_short_ones();
-            }
-            Precedence::Behind => turns::let_others_go_first(),
+            Precedence::First => NUMBER.set(Some(number)),
+            Precedence::Behind => let_others_go_first(),
         }
         runtime.block_on(std::future::pending::<()>())
     };
@@ -80,6 +80,17 @@ fn start(precedence: Precedence, number: usize) -> io::Result<Handle> {
     };
     std::thread::Builder::new().name(name).spawn(forever)?;
     Ok(handle)
+}
+
+/// Where processors are short, the calling thread gets less of them than others do. A system that
+/// has no such thing for threads treats it as all.
+fn let_others_go_first() {
+    #[cfg(target_os = "linux")]
+    {
+        let this = rustix::thread::gettid();
+        let nice = rustix::process::getpriority_process(Some(this)).unwrap_or_default();
+        let _ = rustix::process::setpriority_process(Some(this), nice.saturating_add(NICER));
+    }
 }
 
 /// How many reactors there are in a set.

@@ -80,10 +80,7 @@ impl Timers {
     fn start(&'static self) {
         std::thread::Builder::new()
             .name("plinth-timers".to_string())
-            .spawn(|| {
-                super::turns::ask_for_short_ones();
-                self.run();
-            })
+            .spawn(|| self.run())
             .expect("a process that can't start one more thread can't go on");
     }
 

@@ -202,7 +202,7 @@ impl Pool {
         if state.jobs.len() > state.idle && state.tasks.len() < READERS {
             let pool = self.clone();
             let name = format!("read-{}", state.tasks.len());
-            state.tasks.push(env.spawn_prompt(&name, async move { pool.work().await }));
+            state.tasks.push(env.spawn(&name, async move { pool.work().await }));
         }
         assert!(state.tasks.len() <= READERS, "{} readers", state.tasks.len());
         drop(state);
