@@ -32,6 +32,9 @@ use std::time::Duration;
 /// Transactions of the good client's during an attack that goes on.
 const MEANWHILE: usize = 300;
 
+/// Who takes longer to go stays for good.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How many times as long as alone a probe may take, and what it takes alone, at least.
 const TIMES: u32 = 10;
 const FLOOR: Duration = Duration::from_micros(500);
@@ -241,6 +244,7 @@ fn watches_without_number_hold_nobody_up() {
     let good = Good::alone(with_one_connection(&server));
     let next = Arc::new(AtomicU64::new(0));
     let theirs = server.clone();
+    let before = server.figures().connections;
     attacked(&good, "watches without number", 8, move || {
         let (mut raw, mut requests) = (Raw::greeted(&theirs), Vec::new());
         for id in 0..EACH {
@@ -258,6 +262,13 @@ fn watches_without_number_hold_nobody_up() {
         })
         .unwrap();
     });
+    // Nobody stays for what it watched.
+    let env = Env::real();
+    let ended = env.now();
+    while server.figures().connections > before + 2 {
+        assert!(env.now() - ended < PATIENCE, "{:?}", server.figures());
+        block_on(env.sleep(Duration::from_millis(10)));
+    }
     good.end();
 }
 
