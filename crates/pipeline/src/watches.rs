@@ -177,10 +177,10 @@ impl Watches {
         let before = fired.len();
         let mut kept = Vec::new();
         for watch in watches.into_watches() {
-            if watch.value.as_deref() == value {
-                kept.push(watch);
-            } else {
+            if is_other(&watch) {
                 fired.push(watch.promise);
+            } else {
+                kept.push(watch);
             }
         }
         self.count.fetch_sub(fired.len() - before, Ordering::SeqCst);
