@@ -46,7 +46,9 @@ impl Nodes {
         let lock = block_on(private.files().lock(place.join(LOCK)));
         let lock = lock.map_err(|error| Failure::of("cannot start servers", error))?;
         if !block_on(env.files().exists(&path)).map_err(failed)? {
-            let line = format!("dev:nodes@{}\n", unused_addresses(env, count)?.join(","));
+            // Others have addresses of their own on this machine, and theirs may be these one day.
+            let id = env.random_u64();
+            let line = format!("dev:{id:016x}@{}\n", unused_addresses(env, count)?.join(","));
             block_on(env.files().replace(&path, line.as_bytes())).map_err(failed)?;
         }
         let file =

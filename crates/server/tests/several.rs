@@ -696,6 +696,42 @@ fn servers_of_another_cluster_are_told_to_who_waits() {
     assert!(!error.to_string().contains("write description:id@ip:port"), "{error}");
 }
 
+/// Clients were spread among both, each by who answered it first, and rows lay in either.
+#[test]
+fn a_server_of_another_cluster_at_one_address_is_not_asked() {
+    let world = World::new(7);
+    world.kill(2);
+    let intruder = world.env(2);
+    let there =
+        world.sim.run_until(Node::open(&intruder, Path::new("/theirs"), NodeConfig::default()));
+    let theirs = there.expect("a database of its own");
+    let address: SocketAddr = world.file.addresses()[2].to_string().parse().unwrap();
+    let config = ServerConfig {
+        listen: vec![address],
+        cluster_file: Some(Path::new("/theirs.cluster").to_path_buf()),
+        ..ServerConfig::default()
+    };
+    // Its file begins as that of the others does.
+    let line = format!("test:several@{address}\n");
+    let server = world.sim.run_until(async {
+        let path = Path::new("/theirs.cluster");
+        intruder.files().replace(path, line.as_bytes()).await.expect("the disk has no faults");
+        Server::start(Arc::new(theirs.endpoint()), config).await.expect("the address is free")
+    });
+    let mut clients = Vec::new();
+    for client in 0..24 {
+        let db = world.connect(&format!("client {client}"));
+        let row = format!("row/{client}");
+        world.sim.run_until(increment(&db, &row)).expect("two of three servers are there");
+        assert_eq!(world.sim.run_until(check(&db)).unwrap(), client + 1);
+        clients.push(db);
+    }
+    let alone = Database::new(Arc::new(theirs.endpoint()));
+    let rows = world.sim.run_until(check(&alone)).unwrap();
+    assert_eq!(rows, 0, "so many went into the other database");
+    drop((server, clients));
+}
+
 #[test]
 fn changes_come_from_whichever_server_has_them() {
     for seed in 0..6 {

@@ -76,7 +76,7 @@ pub(super) async fn open(link: &Link, address: &Address) -> Result<Opened, Faile
             }
             received.drain(..len);
             let Welcome { cluster_id, version, .. } = welcome;
-            link.check_database(cluster_id, address)?;
+            link.check_database(cluster_id, address).await?;
             return Ok(Opened { stream, rest: received, version });
         }
         let len =

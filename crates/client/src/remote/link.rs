@@ -11,6 +11,7 @@ use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
 use super::counting::{Asker, Count, Wanted, Witnesses};
 use super::fallback::{Fallback, Orphan};
+use super::identity::Identity;
 use super::refusal::{self, Failed};
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
@@ -34,9 +35,8 @@ pub(super) struct Link {
     pub(super) options: Arc<RemoteOptions>,
     /// Its place among the links of its endpoint.
     pub(super) number: usize,
-    /// The database of its endpoint: that of the server that was reached first. All links of an
-    /// endpoint share it.
-    database: Arc<OnceLock<String>>,
+    /// The database of its endpoint, which all links share.
+    database: Arc<Identity>,
     state: Mutex<State>,
     /// Rung when there is something to connect for, or the link is closed.
     pub(super) wanted: Signal,
@@ -138,7 +138,7 @@ impl Link {
         file: Arc<ClusterFile>,
         options: Arc<RemoteOptions>,
         number: usize,
-        database: Arc<OnceLock<String>>,
+        database: Arc<Identity>,
         lost: Lost,
     ) -> Self {
         Self {
@@ -683,22 +683,9 @@ impl Link {
         gathered.into_iter().for_each(|gathered| self.give_up_gathered(gathered, &why));
     }
 
-    /// Keeps the endpoint at one database. What a client has read and written is spread among
-    /// several ones otherwise, if servers that know nothing of each other were given the same
-    /// cluster file.
-    pub(super) fn check_database(&self, found: String, address: &Address) -> Result<()> {
-        let known = self.database.get_or_init(|| found.clone());
-        if *known == found {
-            return Ok(());
-        }
-        // Where the file names others, one of them may be the right one.
-        let is_final = self.file.addresses().len() == 1;
-        let kind =
-            if is_final { Error::connection_string_invalid() } else { Error::connection_failed() };
-        Err(kind.with_detail(format!(
-            "the server at {address} has the database {found}, and this client works with the database {known}; \
-             name one database in the cluster file, or open it anew"
-        )))
+    /// Keeps the endpoint at one database: whether the server at this address may be asked.
+    pub(super) async fn check_database(&self, found: String, address: &Address) -> Result<()> {
+        self.database.agree(&self.env, found, address).await
     }
 
     /// Ends all that waits.

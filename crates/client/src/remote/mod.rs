@@ -28,6 +28,7 @@ mod conversation;
 mod counting;
 mod dial;
 mod fallback;
+mod identity;
 mod link;
 mod luck;
 mod many;
@@ -50,6 +51,7 @@ use crate::first_read::{self, FEW_KEYS};
 use cluster::{Cluster, Whom};
 use counting::{Wanted, Witnesses};
 use fallback::{Fallback, by_frame, by_request};
+use identity::Identity;
 use link::Link;
 use luck::Luck;
 use plinth_env::Env;
@@ -126,8 +128,7 @@ struct Core {
     env: Env,
     file: Arc<ClusterFile>,
     links: Vec<Arc<Link>>,
-    /// The identity of the database, once a server has said it.
-    database: Arc<OnceLock<String>>,
+    database: Arc<Identity>,
     options: Arc<RemoteOptions>,
     patient: OnceLock<Arc<Core>>,
     /// How often what is read before there is a version comes to something.
@@ -148,7 +149,7 @@ impl RemoteEndpoint {
         #[cfg(feature = "tls")]
         let options =
             RemoteOptions { tls: options.tls.or(TlsOptions::from_environment()), ..options };
-        let database = Arc::new(OnceLock::new());
+        let database = Arc::new(Identity::new(&file));
         if file.addresses().len() == 1 {
             let scout = Arc::new(Scout::default());
             let core = Core::new(env, file, options, database, Lost::Waits(Some(scout.clone())));
@@ -167,7 +168,7 @@ impl RemoteEndpoint {
         env: &Env,
         file: ClusterFile,
         options: RemoteOptions,
-        database: Arc<OnceLock<String>>,
+        database: Arc<Identity>,
     ) -> Self {
         let core = Core::new(env, Arc::new(file), options, database, Lost::GivesUp);
         Self { core, scout: Needed::new(Arc::default()), token: None, waits: None }
@@ -270,7 +271,7 @@ impl Core {
         env: &Env,
         file: Arc<ClusterFile>,
         options: RemoteOptions,
-        database: Arc<OnceLock<String>>,
+        database: Arc<Identity>,
         lost: Lost,
     ) -> Arc<Self> {
         let options = Arc::new(options);
@@ -367,7 +368,7 @@ impl Core {
                 .map(|path| path.display().to_string())
                 .unwrap_or_default(),
             connection_string: self.file.connection_string(),
-            cluster_id: self.database.get().cloned().unwrap_or_default(),
+            cluster_id: self.database.get().unwrap_or_default().to_owned(),
         }
     }
 

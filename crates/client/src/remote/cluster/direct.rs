@@ -154,6 +154,7 @@ mod tests {
     use super::super::super::RemoteOptions;
     use super::super::super::cluster_file::ClusterFile;
     use super::super::super::fallback::Fallback;
+    use super::super::super::identity::Identity;
     use super::*;
     use plinth_env::Env;
 
@@ -162,7 +163,7 @@ mod tests {
         let env = Env::real();
         let file = ClusterFile::parse("a:b@127.0.0.1:1,127.0.0.1:2").unwrap();
         let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
-        let cluster = Cluster::connect(&env, &file, &options, &Arc::default());
+        let cluster = Cluster::connect(&env, &file, &options, &Arc::new(Identity::new(&file)));
         let rest = Rest::new(Arc::downgrade(&cluster), 1);
         assert!(!cluster.server(1).is_up());
         rest.has_answered();

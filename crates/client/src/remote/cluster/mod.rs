@@ -31,6 +31,7 @@ mod waiting;
 mod witnesses;
 
 use super::cluster_file::ClusterFile;
+use super::identity::Identity;
 use super::{RemoteEndpoint, RemoteOptions, thread_number};
 use choice::Choice;
 use direct::Rest;
@@ -59,7 +60,7 @@ pub(super) struct Cluster {
     /// never given again.
     servers: Vec<OnceLock<Server>>,
     options: RemoteOptions,
-    database: Arc<OnceLock<String>>,
+    database: Arc<Identity>,
     /// One at a time finds a place for a server that it has heard of.
     learning: Mutex<()>,
     /// Who leads, as far as is known.
@@ -100,7 +101,7 @@ impl Cluster {
         env: &Env,
         file: &ClusterFile,
         options: &RemoteOptions,
-        database: &Arc<OnceLock<String>>,
+        database: &Arc<Identity>,
     ) -> Arc<Self> {
         let server = |at| {
             let options = options.clone();
@@ -365,7 +366,7 @@ mod tests {
         let env = Env::real();
         let file = ClusterFile::parse("a:b@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3").unwrap();
         let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
-        let cluster = Cluster::connect(&env, &file, &options, &Arc::default());
+        let cluster = Cluster::connect(&env, &file, &options, &Arc::new(Identity::new(&file)));
         let mut told = Vec::new();
         for (node, term, leader) in [
             (1, 5, Some(1)),

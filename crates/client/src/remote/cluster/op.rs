@@ -352,6 +352,7 @@ impl<T: Send + 'static> Pending for Op<T> {
 mod tests {
     use super::super::super::RemoteOptions;
     use super::super::super::cluster_file::ClusterFile;
+    use super::super::super::identity::Identity;
     use super::*;
     use plinth_env::reply::promise;
     use plinth_env::simulated::Simulation;
@@ -363,7 +364,7 @@ mod tests {
         sim.run_for(Duration::from_secs(60));
         let file = ClusterFile::parse("a:b@10.9.9.1:1,10.9.9.2:1").unwrap();
         let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
-        let cluster = Cluster::connect(&env, &file, &options, &Arc::default());
+        let cluster = Cluster::connect(&env, &file, &options, &Arc::new(Identity::new(&file)));
         let op = Op::<()>::new(whom, Box::new(|_| unreachable!("nobody is asked")), promise().0);
         {
             let mut state = op.state();

@@ -1,0 +1,200 @@
+//! Which database an endpoint works with, where a cluster file's addresses might lead to several.
+//!
+//! Two clusters whose files begin alike can't be told apart by those files. If a server of the one
+//! has the address at which the other had a server, clients would be spread among both, depending
+//! on who answers sooner, and find rows in one that others wrote to the other. So servers say the
+//! identity of their database when they are greeted, and it is decided which one counts:
+//!
+//! ```text
+//!   greeted     ──▶ most of the file's addresses say the same?  that one, from now on
+//!   not so many ──▶ 250 ms later: do all who have answered say the same?  that one, from now on
+//!                                 they differ ──▶ none of them is asked; it is tried again
+//! ```
+//! Of a file with one address that is the first answer.
+//!
+//! Always: once it is decided it stays; a server with another database is not asked.
+//!
+//! Not seen: a server of another cluster that is the only one to answer. Files of different
+//! clusters ought to begin differently.
+
+use super::cluster_file::{Address, ClusterFile};
+use plinth_env::Env;
+use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::sync::race;
+use plinth_types::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long servers are waited for that might say something else. Those of a healthy cluster are
+/// connected at the same time; where fewer than most of them answer nothing goes on anyway.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// See the module. All links of an endpoint share one.
+pub(super) struct Identity {
+    /// Addresses of the file with which the endpoint was opened.
+    addresses: usize,
+    decided: OnceLock<String>,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    /// What was said last at each address.
+    by_address: BTreeMap<String, String>,
+    waiting: Vec<Promise<()>>,
+}
+
+impl Identity {
+    /// Not decided yet.
+    pub(super) fn new(file: &ClusterFile) -> Self {
+        let addresses = file.addresses().len();
+        Self { addresses, decided: OnceLock::new(), heard: Mutex::default() }
+    }
+
+    /// The database's, once it is decided.
+    pub(super) fn get(&self) -> Option<&str> {
+        self.decided.get().map(String::as_str)
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server at an address has said whose it is: whether it may be asked.
+    ///
+    /// # Errors
+    /// `connection_string_invalid` if it has another database and nobody else could be asked;
+    /// `connection_failed` if others can, or servers don't agree.
+    pub(super) async fn agree(&self, env: &Env, found: String, address: &Address) -> Result<()> {
+        if let Some(others) = self.hear(&found, address) {
+            race(others, env.sleep(PATIENCE)).await;
+            self.look_again();
+        }
+        match self.get() {
+            Some(known) if known == found => Ok(()),
+            Some(known) => Err(self.is_another(&found, known, address)),
+            None => Err(self.is_disputed()),
+        }
+    }
+
+    /// Notes what was said. If that leaves it undecided, others are to be waited for.
+    fn hear(&self, found: &str, address: &Address) -> Option<Reply<()>> {
+        if self.decided.get().is_some() {
+            return None;
+        }
+        let mut heard = self.heard();
+        heard.by_address.insert(address.to_string(), found.to_owned());
+        let same = heard.by_address.values().filter(|said| *said == found).count();
+        if 2 * same > self.addresses {
+            self.decide(&mut heard, found.to_owned());
+            return None;
+        }
+        let (promise, reply) = promise();
+        heard.waiting.retain(|waiting| !waiting.is_cancelled());
+        heard.waiting.push(promise);
+        Some(reply)
+    }
+
+    /// Nobody else is waited for: if all say the same, that counts.
+    fn look_again(&self) {
+        let mut heard = self.heard();
+        let mut said = heard.by_address.values();
+        let Some(first) = said.next() else { return };
+        if said.all(|other| other == first) {
+            let first = first.clone();
+            self.decide(&mut heard, first);
+        }
+    }
+
+    fn decide(&self, heard: &mut Heard, database: String) {
+        // Whoever was sooner is right.
+        let _ = self.decided.set(database);
+        let Heard { by_address, waiting } = std::mem::take(heard);
+        drop(by_address);
+        waiting.into_iter().for_each(|waiting| waiting.send(Ok(())));
+    }
+
+    fn is_another(&self, found: &str, known: &str, address: &Address) -> Error {
+        // Where the file names others, one of them may be the right one.
+        let is_final = self.addresses == 1;
+        let kind =
+            if is_final { Error::connection_string_invalid() } else { Error::connection_failed() };
+        kind.with_detail(format!(
+            "the server at {address} has the database {found}, and this client works with the \
+             database {known}; name one database in the cluster file, or open it anew"
+        ))
+    }
+
+    fn is_disputed(&self) -> Error {
+        let heard = self.heard();
+        let said = heard.by_address.iter();
+        let said: Vec<_> = said.map(|(address, said)| format!("{address}: {said}")).collect();
+        Error::connection_failed().with_detail(format!(
+            "the cluster file's servers have different databases ({}); name those of one in it",
+            said.join(", ")
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::simulated::Simulation;
+
+    /// What comes of answers, each so many milliseconds from the beginning: of each whether the
+    /// server may be asked, or why not.
+    fn answers(
+        addresses: &[&str],
+        answers: &[(usize, &'static str, u64)],
+    ) -> (Vec<Result<()>>, Option<String>) {
+        let sim = Simulation::new(1);
+        let env = sim.process("client");
+        let file = ClusterFile::parse(&format!("d:i@{}", addresses.join(","))).unwrap();
+        let identity = Identity::new(&file);
+        let agreed = sim.run_until(plinth_env::sync::all(answers.iter().map(|answer| {
+            let (at, said, after) = *answer;
+            let (env, identity, file) = (&env, &identity, &file);
+            async move {
+                env.sleep(Duration::from_millis(after)).await;
+                identity.agree(env, said.to_owned(), &file.addresses()[at]).await
+            }
+        })));
+        (agreed, identity.get().map(str::to_owned))
+    }
+
+    const THREE: [&str; 3] = ["10.0.0.1:4500", "10.0.0.2:4500", "10.0.0.3:4500"];
+
+    #[test]
+    fn whoever_answers_first_at_one_address_counts() {
+        let (agreed, known) = answers(&THREE[..1], &[(0, "a", 0), (0, "b", 5)]);
+        assert!(agreed[0].is_ok() && known.as_deref() == Some("a"));
+        assert_eq!(agreed[1].as_ref().unwrap_err().code(), 2104);
+    }
+
+    #[test]
+    fn most_of_the_addresses_decide_however_late_they_are() {
+        let (agreed, known) = answers(&THREE, &[(2, "b", 0), (0, "a", 100), (1, "a", 200)]);
+        assert_eq!(known.as_deref(), Some("a"));
+        assert!(agreed[1].is_ok() && agreed[2].is_ok());
+        let told = agreed[0].as_ref().unwrap_err();
+        assert!(told.code() == 1026 && told.detail().unwrap().contains("database b"), "{told}");
+    }
+
+    #[test]
+    fn one_that_says_it_twice_is_one() {
+        let (agreed, known) = answers(&THREE, &[(2, "b", 0), (2, "b", 1), (0, "a", 100)]);
+        assert_eq!(known, None);
+        let told = agreed[0].as_ref().unwrap_err();
+        assert_eq!(told.code(), 1026);
+        let told = told.detail().unwrap();
+        assert!(told.contains("10.0.0.1:4500: a, 10.0.0.3:4500: b"), "{told}");
+    }
+
+    #[test]
+    fn fewer_are_enough_if_nobody_contradicts() {
+        let (agreed, known) = answers(&THREE, &[(1, "a", 0), (0, "b", 400)]);
+        assert!(agreed[0].is_ok() && agreed[1].is_err());
+        assert_eq!(known.as_deref(), Some("a"));
+    }
+}
