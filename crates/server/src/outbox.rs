@@ -11,7 +11,7 @@ use crate::quotas::Counted;
 use plinth_env::Env;
 use plinth_types::{Bytes, Error, Version};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(crate) struct Outbox {
     holds: [AtomicUsize; 2],
     /// Milliseconds of the clock after which the connection has been silent for too long.
     deadline: AtomicU64,
+    /// Whether it has nothing under way, as of its last turn.
+    is_idle: AtomicBool,
 }
 
 #[derive(Default)]
@@ -64,7 +66,7 @@ pub(crate) enum Order {
     GoOn,
     /// Read nothing more; close once everything under way is answered.
     Finish,
-    /// Close at once: it said nothing, and somebody else gets its place.
+    /// Close, if it said nothing or has nothing under way: somebody else gets its place.
     Leave,
     /// Close, saying why.
     Close(Error),
@@ -91,6 +93,7 @@ impl Outbox {
             memory,
             holds: Default::default(),
             deadline: AtomicU64::new(u64::MAX),
+            is_idle: AtomicBool::new(false),
         })
     }
 
@@ -220,7 +223,7 @@ impl Outbox {
             replaced = state.waker.replace(waker.clone());
         }
         let order = state.order.clone();
-        if matches!(order, Order::CutOff { .. }) {
+        if matches!(order, Order::CutOff { .. } | Order::Leave) {
             // Done once: what comes after it is another order.
             state.order = Order::GoOn;
         }
@@ -233,6 +236,19 @@ impl Outbox {
     pub(crate) fn expect_within(&self, env: &Env, patience: Duration) {
         let deadline = (env.now() + patience).as_millis();
         self.deadline.store(u64::try_from(deadline).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether the connection has nothing under way and watches nothing, at the end of a turn.
+    pub(crate) fn note_idle(&self, is_idle: bool) {
+        if self.is_idle.load(Ordering::Relaxed) != is_idle {
+            self.is_idle.store(is_idle, Ordering::Relaxed);
+        }
+    }
+
+    /// When the sign of life is expected at the latest, in milliseconds of the clock, of one that
+    /// has nothing under way.
+    pub(crate) fn idle_until(&self) -> Option<u64> {
+        self.is_idle.load(Ordering::Relaxed).then(|| self.deadline.load(Ordering::Relaxed))
     }
 
     /// Whether the sign of life did not come.

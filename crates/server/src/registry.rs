@@ -1,11 +1,12 @@
 //! The connections that are open: to count them, to end those that are silent, to stop them all.
 //!
-//! There are so many at most. Those that have not greeted make room for others beyond that
-//! (`crowd.rs`); so do none that have, but a few more are let in from addresses that have few. An
-//! order is left in a connection's outbox, and its task carries it out.
+//! There are so many at most. Beyond that those make room for others that have not greeted, then
+//! those that have had nothing under way for a while: their clients connect again when they have
+//! (`crowd.rs` says which). Where all are busy, a few more are let in from addresses that have few.
+//! An order is left in a connection's outbox, and its task carries it out.
 
 use crate::config::Limits;
-use crate::crowd::{Waited, who_makes_room};
+use crate::crowd::{Waited, home, who_makes_room};
 use crate::memory::Memory;
 use crate::outbox::{Order, Outbox};
 use plinth_env::{Env, Signal};
@@ -14,14 +15,18 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Connections beyond as many as may be, for addresses that have few of them: however many one
 /// address has, an operator gets in from another one.
 const SPARE: usize = 64;
 /// So few.
 const FEW: u32 = 4;
-/// Half-open connections, the oldest ones, among which one is chosen to make room.
+/// Connections among which one is chosen to make room: of those that are half open the oldest ones,
+/// of the others the next ones at each time.
 const LOOKED_AT: usize = 256;
+/// For how long a connection that makes room has had nothing under way.
+const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Table {
@@ -31,12 +36,18 @@ struct Table {
     /// Those of them that haven't greeted.
     half_open: BTreeSet<u64>,
     next: u64,
+    /// Behind which connection those begin that are looked at next, to find an idle one.
+    looked_at: u64,
     stopping: bool,
 }
 
 impl Table {
-    /// A half-open connection that makes room for another.
-    fn displaced(&mut self) -> Option<Arc<Outbox>> {
+    /// A connection that makes room for another.
+    fn displaced(&mut self, limits: &Limits, now: Duration) -> Option<Arc<Outbox>> {
+        self.half_open_displaced().or_else(|| self.idle_displaced(limits, now))
+    }
+
+    fn half_open_displaced(&mut self) -> Option<Arc<Outbox>> {
         let waited: Vec<_> = self
             .half_open
             .iter()
@@ -49,10 +60,29 @@ impl Table {
         self.connections.get(&number).cloned()
     }
 
+    /// Of those that are looked at: a client's, which has greeted, that doesn't need it now.
+    fn idle_displaced(&mut self, limits: &Limits, now: Duration) -> Option<Arc<Outbox>> {
+        let idle_before = u64::try_from((now + limits.silence).saturating_sub(IDLE).as_millis());
+        let idle_before = idle_before.unwrap_or(u64::MAX);
+        let behind = self.connections.range(self.looked_at + 1..);
+        let looked_at: Vec<_> =
+            behind.chain(&self.connections).take(LOOKED_AT.min(self.connections.len())).collect();
+        self.looked_at = looked_at.last().map_or(0, |(number, _)| **number);
+        let waited = |(number, outbox): (&u64, &Arc<Outbox>)| {
+            let since = outbox.idle_until().filter(|until| *until <= idle_before)?;
+            Some(Waited { number: *number, address: outbox.peer.ip(), since })
+        };
+        let waited: Vec<_> = looked_at.into_iter().filter_map(waited).collect();
+        let displaced = self.connections.get(&who_makes_room(&waited)?)?;
+        // It goes in its next turn; until then nobody else is let in for it.
+        displaced.note_idle(false);
+        Some(displaced.clone())
+    }
+
     /// Whether somebody from there is let in although there are as many connections as may be.
     fn has_room_to_spare(&self, address: IpAddr, most: usize) -> bool {
         self.connections.len() < most + SPARE
-            && self.addresses.get(&address).copied().unwrap_or(0) < FEW
+            && self.addresses.get(&home(address)).copied().unwrap_or(0) < FEW
     }
 }
 
@@ -72,16 +102,21 @@ impl Registry {
     /// Takes a connection in; gives its number.
     ///
     /// # Errors
-    /// `connection_failed`, with why, if there are as many as may be and none of them is half-open,
-    /// or the server is stopping.
-    pub(crate) fn enter(&self, outbox: &Arc<Outbox>, limits: &Limits) -> Result<u64, Error> {
+    /// `connection_failed`, with why, if there are as many as may be and all of them are busy, or
+    /// the server is stopping.
+    pub(crate) fn enter(
+        &self,
+        outbox: &Arc<Outbox>,
+        limits: &Limits,
+        now: Duration,
+    ) -> Result<u64, Error> {
         let mut table = self.lock();
         if table.stopping {
             return Err(Error::connection_failed().with_detail("the server is stopping"));
         }
         let mut displaced = None;
         if table.connections.len() >= limits.connections {
-            displaced = table.displaced();
+            displaced = table.displaced(limits, now);
             if displaced.is_none() && !table.has_room_to_spare(outbox.peer.ip(), limits.connections)
             {
                 let detail = format!(
@@ -95,7 +130,7 @@ impl Registry {
         table.next += 1;
         table.connections.insert(number, outbox.clone());
         table.half_open.insert(number);
-        *table.addresses.entry(outbox.peer.ip()).or_default() += 1;
+        *table.addresses.entry(home(outbox.peer.ip())).or_default() += 1;
         drop(table);
         if let Some(displaced) = displaced {
             displaced.order(Order::Leave);
@@ -114,7 +149,7 @@ impl Registry {
         let left = table.connections.remove(&number);
         table.half_open.remove(&number);
         if let Some(outbox) = &left
-            && let Entry::Occupied(mut count) = table.addresses.entry(outbox.peer.ip())
+            && let Entry::Occupied(mut count) = table.addresses.entry(home(outbox.peer.ip()))
         {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -219,6 +254,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plinth_env::simulated::Simulation;
     use std::task::Waker;
 
     fn outbox(address: &str) -> Arc<Outbox> {
@@ -230,13 +266,43 @@ mod tests {
         matches!(order, Order::Leave)
     }
 
+    /// Greeted ones took all places, and an operator at the same address had none.
+    #[test]
+    fn idle_ones_make_room_and_busy_ones_do_not() {
+        let env = Simulation::new(1).process("server");
+        let limits = Limits { connections: 300, silence: 60 * IDLE, ..Limits::default() };
+        let registry = Registry::default();
+        let enter = |address: &str, now: Duration| {
+            let outbox = outbox(address);
+            let number = registry.enter(&outbox, &limits, now);
+            number.iter().for_each(|number| registry.greeted(*number));
+            outbox.expect_within(&env, limits.silence);
+            (number, outbox)
+        };
+        let all: Vec<_> = (0..300).map(|_| enter("10.0.0.1:1", Duration::ZERO).1).collect();
+        assert_eq!(enter("10.0.0.1:2", 9 * IDLE).0.unwrap_err().code(), 1026, "all are busy");
+        all.iter().skip(100).take(2).for_each(|idle| idle.note_idle(true));
+        assert!(enter("10.0.0.1:2", IDLE / 2).0.is_err(), "not for long");
+        // However many there are, it is found within a few.
+        let mut refused = 0;
+        for _ in 0..2 {
+            while enter("10.0.0.1:3", IDLE).0.is_err() {
+                refused += 1;
+            }
+        }
+        assert!(refused <= 2, "{refused}");
+        let gone = all.iter().map(|outbox| is_told_to_leave(outbox));
+        assert_eq!(gone.enumerate().filter(|(_, is)| *is).map(|(at, _)| at).sum::<usize>(), 201);
+        assert!((0..3).all(|_| enter("10.0.0.1:4", IDLE).0.is_err()), "nobody is idle any more");
+    }
+
     #[test]
     fn half_open_ones_make_room_and_addresses_with_few_connections_find_some() {
         let (registry, limits) =
             (Registry::default(), Limits { connections: 4, ..Limits::default() });
         let enter = |address: &str| {
             let outbox = outbox(address);
-            (registry.enter(&outbox, &limits), outbox)
+            (registry.enter(&outbox, &limits, Duration::ZERO), outbox)
         };
         let greeted = |address: &str| {
             let (number, outbox) = enter(address);

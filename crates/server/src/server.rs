@@ -406,7 +406,7 @@ fn admitted(
     first: Vec<u8>,
 ) -> Option<Connection> {
     let outbox = Outbox::new(stream.peer_address(), shared.memory.clone());
-    match shared.connections.enter(&outbox, &shared.config.limits) {
+    match shared.connections.enter(&outbox, &shared.config.limits, shared.env.now()) {
         Ok(number) => {
             let of = (number, who);
             Some(Connection::new(stream, first, shared.clone(), outbox, of))

@@ -18,6 +18,7 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Stream, block_on};
 use plinth_pipeline::{InProcess, Node, NodeConfig};
 use plinth_proto::Request;
+use plinth_proto::frame::Kind;
 use plinth_server::{Limits, SeriesConfig, Server, ServerConfig};
 use plinth_types::quotas::{Bounds, Of, Whom};
 use plinth_types::rights::Subject;
@@ -57,6 +58,40 @@ fn connections_that_never_greet_make_room_for_those_who_do() {
     }
     good.end();
     assert!(server.figures().connections <= 2 * MOST as u64, "{:?}", server.figures());
+}
+
+/// Whoever had greeted kept its place, and an operator at the same address found none.
+#[test]
+fn connections_that_only_hold_on_make_room_for_those_who_ask() {
+    const MOST: usize = 16;
+    let server = serve(Limits { connections: MOST, ..Limits::default() });
+    let good = Good::alone(with_one_connection(&server));
+    let mut watching = Raw::greeted(&server);
+    let (key, value) = (b"held".as_slice().into(), None);
+    watching.ask(1, &Request::Watch { key, value, version: 0 }).unwrap();
+    let mut idle = Vec::new();
+    while server.figures().connections < MOST as u64 {
+        idle.push(Raw::greeted(&server));
+    }
+    assert!(idle.len() > MOST / 2);
+    let mut others = Vec::new();
+    block_on(Env::real().sleep(Duration::from_millis(1500)));
+    good.beside("connections that only hold on", |good| {
+        for number in 0..idle.len() as u32 {
+            let mut client = Raw::greeted(&server);
+            client.ask(number, &Request::Ping).unwrap();
+            assert_eq!(client.next().map(|(id, ..)| id), Some(number));
+            others.push(client);
+        }
+        good.goes_on(100);
+    });
+    watching.ask(2, &Request::Ping).unwrap();
+    assert_eq!(watching.next().map(|(id, ..)| id), Some(2), "who waits for something stays");
+    for told in &mut idle {
+        let (_, kind, why) = told.next().expect("last words");
+        assert_eq!(kind, Kind::Failure as u8, "{why:?}");
+    }
+    good.end();
 }
 
 #[test]

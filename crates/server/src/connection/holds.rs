@@ -72,6 +72,7 @@ impl Connection {
             trim(&mut self.output);
         }
         let grew = self.account();
+        self.outbox.note_idle(self.is_idle());
         let memory = &self.shared.memory;
         if !grew || !memory.is_short() {
             return Ok(false);
@@ -86,6 +87,16 @@ impl Connection {
             self.shared.connections.relieve(memory);
         }
         Ok(false)
+    }
+
+    /// Whether nothing would be lost with it but the connection: nothing is under way, and nothing
+    /// watched.
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == Phase::Open
+            && self.holds.in_flight == Charge::default()
+            && self.watches.len() == 0
+            && (self.input.is_empty() && self.output.is_empty())
+            && !self.access.dues.waits()
     }
 
     /// Tells the server's memory what the connection holds; says whether that is more than before.

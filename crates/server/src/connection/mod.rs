@@ -250,6 +250,10 @@ impl Connection {
             Order::Close(_) | Order::CutOff { .. } if is_ending => return Err(Gone),
             // It may have greeted meanwhile.
             Order::Leave if self.phase == Phase::Greeting => return Err(Gone),
+            Order::Leave if self.is_idle() => {
+                let detail = "the server has as many connections as it may, and this one was idle";
+                self.end_because(&Error::connection_failed().with_detail(detail));
+            }
             Order::GoOn | Order::Leave => {}
             Order::Finish if is_ending => {}
             Order::Finish

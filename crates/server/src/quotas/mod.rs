@@ -30,6 +30,7 @@ mod met;
 pub(crate) use budget::{Bill, Budget, Counted, Dues};
 pub(crate) use met::Met;
 
+use crate::crowd::home;
 use crate::exposition::write_all;
 use crate::rights::{Identity, Locals, PATIENCE, Rights};
 use known::{Found, Known, MOST_ROWS};
@@ -41,7 +42,7 @@ use plinth_types::{Error, Version};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -51,8 +52,6 @@ const MOST_USERS: usize = 10_000;
 const LISTED: [usize; 2] = [20, 100];
 /// The epoch in which there is no quota.
 const NONE: u64 = 0;
-/// Bits of an address of version 6 that tell people apart: somebody has all that begin so.
-const HOME_BITS: u32 = 64;
 
 /// What the rows were read as of last.
 #[derive(Default)]
@@ -93,17 +92,6 @@ impl User {
             Self::Address(address) => format!("* (address {address})"),
             Self::Others => "* (others)".to_owned(),
         }
-    }
-}
-
-/// The part of an address that is somebody's.
-fn home(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            let bits = u128::from(address) >> HOME_BITS << HOME_BITS;
-            IpAddr::V6(Ipv6Addr::from(bits))
-        }
-        address => address,
     }
 }
 
@@ -332,19 +320,5 @@ impl Quotas {
             ("quota_snapshots_refused_total", counter, "Snapshots beyond a quota.", snapshots),
         ];
         write_all(text, "server", &numbers);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn somebody_has_a_home_and_not_one_address() {
-        let home = |text: &str| home(text.parse().unwrap()).to_string();
-        assert_eq!(home("10.1.2.3"), "10.1.2.3");
-        assert_eq!(home("::ffff:10.1.2.3"), "10.1.2.3");
-        assert_eq!(home("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(home("::1"), "::1");
     }
 }

@@ -6,11 +6,11 @@
 //! place of one that has said nothing for long (`crowd.rs`): these protocols have no words for "too
 //! many" that a sender would read.
 
-use crate::crowd::{Waited, who_makes_room};
+use crate::crowd::{Waited, home, who_makes_room};
 use plinth_env::{Env, Signal};
 use plinth_series::Newcomers;
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -100,14 +100,10 @@ impl Caller {
     }
 }
 
-/// Of which source an address is, and what that is called. Whoever has one address of IPv6 has all
-/// that begin with the same 64 bits.
+/// Of which source an address is, and what that is called.
 fn source(address: IpAddr) -> (IpAddr, String) {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            let network = Ipv6Addr::from_bits(address.to_bits() >> 64 << 64);
-            (network.into(), format!("{network}/64"))
-        }
+    match home(address) {
+        IpAddr::V6(network) if !network.is_loopback() => (network.into(), format!("{network}/64")),
         address => (address, address.to_string()),
     }
 }
