@@ -127,7 +127,14 @@ pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, NodeError)> {
         Verdict::Slower(Cause::Disk)
             if !replica.space.may_help(replica.counters.bytes_written.get()) =>
         {
-            Some((Cause::Disk, replica.space.refusal()))
+            Some((Cause::Disk, replica.space.refusal(0)))
+        }
+        Verdict::Go
+            if replica.space.level() != Level::Plenty
+                && let Some(bytes) =
+                    replica.health.refusals.refused_for_disk(replica.env.now()) =>
+        {
+            Some((Cause::Disk, replica.space.refusal(bytes)))
         }
         Verdict::Go | Verdict::Slower(_) => silent(replica).or_else(|| leaderless(replica)),
     }
@@ -175,7 +182,12 @@ pub(crate) async fn admit(
         let disk = look_at_disk(replica, &batch).await;
         let now = replica.env.now();
         let cause = match ask(replica, disk) {
-            Verdict::Go => return batch,
+            Verdict::Go => {
+                if disk != Level::Plenty && batch.iter().any(|it| writes_rows(&it.request)) {
+                    refusals.note_taken();
+                }
+                return batch;
+            }
             Verdict::Refused { cause, error, all } => {
                 return refuse(replica, batch, cause, &error, all);
             }
@@ -187,7 +199,9 @@ pub(crate) async fn admit(
                 return batch;
             }
             Verdict::Slower(Cause::Disk) if !waiting.may_help(replica, now) => {
-                return refuse(replica, batch, Cause::Disk, &replica.space.refusal(), false);
+                let bytes = bytes_of(&batch);
+                refusals.note_disk(bytes, now);
+                return refuse(replica, batch, Cause::Disk, &replica.space.refusal(bytes), false);
             }
             Verdict::Slower(Cause::Window)
                 if refusals.is_window_full() && waiting.is_in_vain(replica, now) =>
@@ -219,11 +233,12 @@ pub(crate) async fn admit(
 async fn look_at_disk(replica: &Replica, batch: &[Submitted]) -> Level {
     match replica.space.level() {
         Level::Plenty => Level::Plenty,
-        Level::Low | Level::Kept => {
-            let bytes = batch.iter().map(|submitted| submitted.request.size() as u64).sum();
-            replica.space.look(bytes).await
-        }
+        Level::Low | Level::Kept => replica.space.look(bytes_of(batch)).await,
     }
+}
+
+fn bytes_of(batch: &[Submitted]) -> u64 {
+    batch.iter().map(|submitted| submitted.request.size() as u64).sum()
 }
 
 /// While the memory for the window is full, versions go by instead of a batch, so that it is

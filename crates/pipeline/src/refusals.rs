@@ -67,8 +67,14 @@ pub(crate) struct Refusals {
     stuck: AtomicBool,
     crowded: AtomicBool,
     refused: [AtomicU64; Cause::ALL.len()],
+    /// Bytes of the last batch that was refused for want of room on the disk, where none that wrote
+    /// rows was taken since, and when that was, in milliseconds.
+    for_disk: [AtomicU64; 2],
     burst: Burst,
 }
+
+/// For how long what was refused for want of room is taken for a sign of what the next one meets.
+const LASTING: Duration = Duration::from_secs(10);
 
 impl Refusals {
     /// Commits that were refused for this.
@@ -119,6 +125,28 @@ impl Refusals {
         if self.burst.note(refused, now) {
             crate::events::refusing(cause.name(), error);
         }
+    }
+
+    /// Rows of so many bytes met with a disk that is full for them. It may have room for fewer: so
+    /// whoever asks how the node is hears of it for a while.
+    pub fn note_disk(&self, bytes: u64, now: Duration) {
+        self.for_disk[1].store(now.as_millis() as u64, Ordering::Relaxed);
+        self.for_disk[0].store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Rows were taken.
+    #[inline]
+    pub fn note_taken(&self) {
+        if self.for_disk[0].load(Ordering::Relaxed) != 0 {
+            self.for_disk[0].store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the last rows that came were refused for want of room, a moment ago: how many bytes.
+    pub fn refused_for_disk(&self, now: Duration) -> Option<u64> {
+        let bytes = self.for_disk[0].load(Ordering::Relaxed);
+        let at = Duration::from_millis(self.for_disk[1].load(Ordering::Relaxed));
+        (bytes != 0 && now < at + LASTING).then_some(bytes)
     }
 
     /// Tells the end of a burst of refusals. To be called now and then.

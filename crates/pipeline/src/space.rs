@@ -74,7 +74,12 @@ pub(crate) struct Gauges {
 }
 
 impl Gauges {
-    /// What rows may take.
+    /// What rows may not take: the last of it is for what commits write between two looks.
+    fn kept(&self) -> u64 {
+        self.need + self.owed + MARGIN
+    }
+
+    /// What rows may take, with the margin.
     fn spare(&self) -> u64 {
         self.free.saturating_sub(self.need).saturating_sub(self.owed)
     }
@@ -187,7 +192,7 @@ impl Told {
     /// Tells that the disk is low or full, and when it isn't any more: once, however often that
     /// changes for a moment.
     fn tell(&self, level: Level, gauges: Gauges, now: Duration) {
-        let (free, kept, spare) = (gauges.free, gauges.need + gauges.owed, gauges.spare());
+        let (free, kept, spare) = (gauges.free, gauges.kept(), gauges.spare());
         if level == Level::Kept && self.full.note(1, now) {
             crate::events::disk_full(free, kept);
         }
@@ -244,7 +249,8 @@ impl Space {
     /// Bytes that are free, and bytes that stay so for the node's own use.
     pub fn free_and_kept(&self) -> Option<(u64, u64)> {
         let free = self.free.load(Ordering::Relaxed);
-        (free != UNKNOWN).then(|| (free, self.need.load(Ordering::Relaxed) + self.owed()))
+        let kept = || self.need.load(Ordering::Relaxed) + self.owed() + MARGIN;
+        (free != UNKNOWN).then(|| (free, kept()))
     }
 
     fn owed(&self) -> u64 {
@@ -311,7 +317,7 @@ impl Space {
         let Some(gauges) = self.gauges() else { return Level::Plenty };
         self.need.store(gauges.need, Ordering::Relaxed);
         if let Some(log) = &self.log {
-            log.keep_free(gauges.need + gauges.owed + MARGIN);
+            log.keep_free(gauges.kept());
         }
         let level = gauges.level(incoming);
         // What a large commit finds is no state of the disk.
@@ -404,16 +410,20 @@ impl Space {
         Some(self.root.as_ref()?.join(RESERVE))
     }
 
-    /// Why commits that write rows are refused.
+    /// Why commits that write rows are refused, be it for the bytes of those that came.
     #[cold]
-    pub fn refusal(&self) -> NodeError {
+    pub fn refusal(&self, incoming: u64) -> NodeError {
         let Some((free, kept)) = self.free_and_kept() else {
             return IoError::from(IoErrorKind::DiskFull).into();
         };
         let dir = self.root.as_ref().map(|root| root.display().to_string());
+        let wanted = match free > kept {
+            true => format!(", and those that came may take {}", 2 * incoming),
+            false => String::new(),
+        };
         let what = format!(
-            "the disk of {} is full: {free} bytes are free, and {kept} are kept for what makes room again; until there is \
-             room, commits that clear are taken, those that write rows aren't",
+            "the disk of {} is full: {free} bytes are free, and {kept} are kept for what makes room again{wanted}; until \
+             there is room, commits that clear are taken, those that write rows aren't",
             dir.unwrap_or_default()
         );
         IoError::new(IoErrorKind::DiskFull, what).into()

@@ -235,6 +235,46 @@ fn a_full_disk_is_told_while_it_is_full_and_no_longer() {
     }
 }
 
+/// A disk that has room for a small row and none for a large one: the large ones were refused while
+/// all else said that rows are taken, and in words that contradicted themselves.
+#[test]
+fn a_disk_that_is_full_for_what_comes_is_told_until_something_is_taken() {
+    for engine in ENGINES {
+        let world = on_disk_of(8, engine, 1 << 30);
+        (0..100).for_each(|number| drop(put(&world, number).unwrap()));
+        world.sim.run_for(Duration::from_secs(2));
+        let refused = || world.node().endpoint().refusal();
+        let is_told =
+            || status(&world)["cluster"]["plinth"]["commits_refused"]["now"] != Value::Null;
+        let mut told = None;
+        // What is kept depends on what is there, and that on what was done.
+        for room in (0..40).map(|step| step * 20_000) {
+            let kept = measured(&world, "plinth_disk_kept_bytes") as u64;
+            limit(&world, used(&world) + kept + room);
+            world.sim.run_for(Duration::from_secs(12));
+            if refused().is_some() {
+                continue;
+            }
+            let Err(error) = put(&world, 0) else { break };
+            told = Some(error);
+            break;
+        }
+        let error =
+            told.unwrap_or_else(|| panic!("{engine:?}: no room is too small for a row alone"));
+        assert!(is_disk_full(&error), "{error}");
+        assert!(error.to_string().contains("and those that came may take 18"), "{error}");
+        assert!(is_disk_full(&refused().unwrap()) && is_told(), "{engine:?}");
+        assert_eq!(measured(&world, "plinth_available"), 0.0);
+        let small = request(&[(M::Set, b"small", b"row")]);
+        world.run(world.endpoint().commit(small)).unwrap();
+        assert!(refused().is_none() && !is_told(), "{engine:?}: rows are taken");
+        assert!(is_disk_full(&put(&world, 0).unwrap_err()));
+        assert!(refused().is_some());
+        world.sim.run_for(Duration::from_secs(11));
+        assert_eq!(refused(), None, "nobody has tried for a while");
+    }
+}
+
 #[test]
 fn a_failed_sync_is_told() {
     let world = on_disk_of(7, EngineKind::Memory, 1 << 30);
