@@ -10,6 +10,19 @@ use std::time::Duration;
 /// that the process is in.
 const ONE: Duration = Duration::from_millis(500);
 
+/// Whether the process was asked to end.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether Ctrl-C, or a request to terminate, has come for [`flag`].
+pub fn is_asked() -> bool {
+    IS_ASKED.load(Ordering::Relaxed)
+}
+
+/// Ends the process, which was asked to and can't: what it waits for doesn't come.
+pub fn end() -> ! {
+    std::process::exit(crate::failure::INTERRUPTED.into())
+}
+
 /// A flag that Ctrl-C, or a request to terminate, sets. A second one ends the process at once.
 pub fn flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -32,8 +45,9 @@ fn heed(env: &Env, mut signals: signal_hook::iterator::Signals, stop: &AtomicBoo
     for _ in signals.forever() {
         let now = env.now();
         stop.store(true, Ordering::SeqCst);
+        IS_ASKED.store(true, Ordering::Relaxed);
         if now.saturating_sub(*first.get_or_insert(now)) > ONE {
-            signal_hook::low_level::exit(crate::failure::INTERRUPTED.into());
+            end();
         }
     }
 }

@@ -3,6 +3,9 @@
 //! Each test runs the real binary, with `TMPDIR` pointing to a directory of its own, so that
 //! whatever is left behind is seen.
 
+mod common;
+
+use common::Running;
 use plinth_env::{Env, Open, TemporaryDir, block_on};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -476,6 +479,33 @@ fn ctrl_c_ends_a_benchmark_with_what_it_has_and_leaves_nothing_behind() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{out}");
     assert!(out.contains("interrupted"), "{out}");
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
+}
+
+/// It waited for ever, and heeded nothing but the second Ctrl-C: for one that never answers, and
+/// for one that hangs in the middle.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_benchmark_that_waits_for_a_server_that_hangs() {
+    let place = Place::new();
+    for (name, says) in [("silent", "is waited for (Ctrl-C ends this)"), ("hung", "read")] {
+        let server = Running::start(Path::new(&place.path(name)), &[]);
+        let file = server.cluster_file();
+        let arguments = ["bench", "--rows", "500", "--seconds", "3600", "--workload", "read"];
+        let mut command = place.command(&arguments);
+        command.arg("--cluster-file").arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
+        if name == "silent" {
+            server.signal("-STOP");
+        }
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(says)));
+        server.signal("-STOP");
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let rest: Vec<_> = lines.collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{name}: {rest:?}");
+        server.signal("-CONT");
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ use host::LocalHost;
 use plinth::{Builder, Database, EngineKind, Local};
 use plinth_bench::workloads::{self, Workload};
 use plinth_bench::{Bench, Outcome, Place, Provenance, Report, SERVED, Settings, Style};
+use plinth_env::sync::{First, race, until_set};
 use plinth_env::{Env, Open, block_on};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use std::time::Duration;
 
 /// Longest time for a workload: a day.
 const SECONDS_MAX: f64 = 86_400.0;
+/// How soon Ctrl-C is noticed while nothing is measured.
+const NOTICED: Duration = Duration::from_millis(50);
 /// The engine that keeps to a memory, the workloads about data larger than that, and where those
 /// have their database.
 const BOUNDED: &str = "ssd";
@@ -60,6 +63,9 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         let target = Target::of_cluster_file(Some(file))
             .map_err(|error| Failure::usage(error.to_string()))?;
         let opened = target.open(true).map_err(|error| Failure::of("cannot connect", error))?;
+        if !answers(&env, &opened.database, &stop) {
+            return Ok(INTERRUPTED);
+        }
         let place = Directory::new(&env, options.get_one("dir"), None)?;
         reports.push(measure_served(
             &opened.database,
@@ -228,6 +234,14 @@ fn measure(
     let (env, engine) = (env.clone(), engine_of(&provenance.engine)?);
     bench.host = Some(Arc::new(LocalHost { env, local, engine }));
     Ok(bench.run(workloads, provenance)?)
+}
+
+/// Waits until a database answers, or the benchmark is to end: whether it did. An error is for
+/// whatever is done with it first.
+fn answers(env: &Env, database: &Database, stop: &AtomicBool) -> bool {
+    let asked = database.create_transaction();
+    let answer = block_on(race(asked.get_read_version(), until_set(stop, env, NOTICED)));
+    matches!(answer, First::Left(_))
 }
 
 /// Runs the workloads on a database that a server serves.

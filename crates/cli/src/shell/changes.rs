@@ -25,7 +25,7 @@ pub fn changes<Out: Write>(
         [b"register", name, prefixes @ ..] => {
             session.check_writable()?;
             let ranges = ranges_of(prefixes.iter().copied());
-            let stream = session.shown().register_changes(name, ranges, None).wait()?;
+            let stream = session.answer(session.shown().register_changes(name, ranges, None))?;
             let (id, name, version) = (stream.id, printable(name), stream.registered);
             Ok(writeln!(
                 session.out,
@@ -33,13 +33,13 @@ pub fn changes<Out: Write>(
             )?)
         }
         [b"list"] => {
-            let streams = session.shown().list_changes().wait()?;
+            let streams = session.answer(session.shown().list_changes())?;
             streams.iter().try_for_each(|stream| writeln!(session.out, "{}", described(stream)))?;
             Ok(())
         }
         [b"remove", name] => {
             session.check_writable()?;
-            session.shown().remove_changes(name).wait()?;
+            session.answer(session.shown().remove_changes(name))?;
             Ok(writeln!(session.out, "The stream `{}' has been removed", printable(name))?)
         }
         [b"tail", name, options @ ..] => tail(session, name, &Tail::of(options)?),
@@ -84,7 +84,7 @@ fn tail<Out: Write>(session: &mut Session<Out>, name: &[u8], tail: &Tail) -> Res
     if tail.acknowledge {
         session.check_writable()?;
     }
-    let mut consumer = session.shown().consume_changes(name).wait()?;
+    let mut consumer = session.answer(session.shown().consume_changes(name))?;
     if let Some(from) = tail.from {
         consumer = session.shown().resume_changes(consumer.id(), from);
     }

@@ -2,10 +2,11 @@
 //!
 //! A command waits for replies on the shell's own thread. While it does, a task looks at the flag
 //! that the signal sets, and cancels the command's transaction: what waits for it fails with
-//! `transaction_cancelled`. A second Ctrl-C, before the first one has ended the command, ends the
-//! shell.
+//! `transaction_cancelled`. What is asked for outside of a transaction, such as the status, is
+//! waited for by [`Interrupts::answer`]. A second Ctrl-C, before the first one has ended the
+//! command, ends the shell.
 
-use plinth::Transaction;
+use plinth::{Error, Transaction};
 use plinth_env::sync::{First, race, until_set};
 use plinth_env::{Env, Signal, block_on};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,6 +54,21 @@ impl Interrupts {
         let _ = block_on(watch);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
         (result, self.flag.swap(false, Ordering::Relaxed))
+    }
+
+    /// An answer, waited for until the command under way shall end.
+    ///
+    /// # Errors
+    /// The answer's; `operation_cancelled` if the command ends.
+    pub fn answer<T>(
+        &self,
+        env: &Env,
+        answer: impl Future<Output = plinth::Result<T>>,
+    ) -> plinth::Result<T> {
+        match block_on(race(answer, self.raised(env))) {
+            First::Left(answer) => answer,
+            First::Right(()) => Err(Error::operation_cancelled()),
+        }
     }
 
     /// Waits until the command under way shall end: for one that ends well by that.

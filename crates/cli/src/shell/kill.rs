@@ -5,7 +5,7 @@
 //! again: so a cluster never has less than it can do without. What a server says of itself decides
 //! that, and not what others see of it: one that takes long to end is still there for them.
 
-use super::session::{Refusal, Session};
+use super::session::{Refusal, Session, again};
 use super::words::quoted;
 use crate::patience::within;
 use plinth_bench::Value;
@@ -29,7 +29,13 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// The servers: all members of a cluster, or the one that there is.
 fn servers<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
     let read = plinth::RangeOptions::prefix(WORKERS);
-    let rows = session.shown().transact_blocking(|tr| tr.get_range(read.clone()).wait())?.rows;
+    let transaction = session.create_outside()?;
+    let rows = loop {
+        match transaction.get_range(read.clone()).wait() {
+            Ok(found) => break found.rows,
+            Err(error) => again(&transaction, error)?,
+        }
+    };
     let servers =
         rows.iter().map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned());
     Ok(servers.collect())
@@ -44,7 +50,7 @@ fn bare(address: &str) -> &str {
 pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
     let words: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
     // A database without a server says so here.
-    let clients = session.shown().endpoint().clients().wait()?;
+    let clients = session.answer(session.shown().endpoint().clients())?;
     let servers = servers(session)?;
     if let [] | [b"list"] = words[..] {
         servers.iter().try_for_each(|server| writeln!(session.out, "{server} server"))?;
@@ -84,7 +90,7 @@ fn close<Out: Write>(session: &mut Session<Out>, names: &[&str]) -> Result<(), R
     let mut closed = 0;
     for name in names {
         let name = if *name == "clients" { "all" } else { name };
-        closed += session.shown().endpoint().disconnect(name).wait()?;
+        closed += session.answer(session.shown().endpoint().disconnect(name))?;
     }
     let connections = if closed == 1 { "connection" } else { "connections" };
     writeln!(session.out, "Closed {closed} {connections}")?;
@@ -105,7 +111,7 @@ enum Doing {
 fn restart<Out: Write>(session: &mut Session<Out>, servers: &[String]) -> Result<(), Refusal> {
     for (at, server) in servers.iter().enumerate() {
         let told = session.database.endpoint().env().now();
-        match session.shown().endpoint().reboot(server).wait() {
+        match session.answer(session.shown().endpoint().reboot(server)) {
             Ok(0) => return Err(Refusal::Usage(format!("{server} can't be reached"))),
             Ok(_) => {}
             // Whether it was told shows in what it does.
@@ -159,7 +165,10 @@ fn waits_in_vain<Out: Write>(
             writeln!(session.out, "... waits for {server} {words}")?;
             session.out.flush()?;
         }
-        plinth_env::block_on(env.sleep(LOOK));
+        session.answer(async {
+            env.sleep(LOOK).await;
+            Ok(())
+        })?;
     }
 }
 

@@ -150,7 +150,7 @@ fn gone<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
 
 /// Of the servers at these places one that can be reached, if there is one.
 fn reachable<Out: Write>(session: &Session<Out>, places: &[String]) -> Option<String> {
-    let status: Value = session.shown().status_json().wait().ok()?.parse().ok()?;
+    let status: Value = session.answer(session.shown().status_json()).ok()?.parse().ok()?;
     let mut processes = status.pointer("/cluster/processes")?.as_object()?.values();
     let found = processes.find(|process| {
         // The one that answers says nothing of whether it can be reached.

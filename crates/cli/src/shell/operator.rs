@@ -7,7 +7,6 @@
 
 use super::session::{Refusal, Session, again, restoring};
 use super::words::quoted;
-use plinth::Database;
 use plinth::{Transaction, TransactionOption};
 use plinth_bench::Value;
 use std::collections::BTreeMap;
@@ -125,8 +124,10 @@ pub fn manage<Out: Write, T>(
 
 /// The clients in lines for `status details`: whence, how many connections, what they say they are.
 /// Nothing where there is no server.
-pub fn clients(database: &Database) -> Vec<String> {
-    let Ok(clients) = database.endpoint().clients().wait() else { return Vec::new() };
+pub fn clients<Out: Write>(session: &Session<Out>) -> Vec<String> {
+    let Ok(clients) = session.answer(session.shown().endpoint().clients()) else {
+        return Vec::new();
+    };
     let mut counts = BTreeMap::<(String, String), u64>::new();
     for client in clients {
         let (address, name) = client.split_once(' ').unwrap_or((&client, ""));
@@ -150,7 +151,7 @@ pub fn configure<Out: Write>(
     session: &mut Session<Out>,
     arguments: &[Vec<u8>],
 ) -> Result<(), Refusal> {
-    let text = session.shown().status_json().wait()?;
+    let text = session.answer(session.shown().status_json())?;
     let document: Value = text
         .parse()
         .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;

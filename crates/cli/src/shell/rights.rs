@@ -40,7 +40,7 @@ pub(super) fn told_by_server<Out: Write>(session: &Session<Out>) -> Result<Optio
     if session.database.endpoint().newest_here().is_ok() {
         return Ok(None);
     }
-    let status = session.shown().status_json().wait()?.parse();
+    let status = session.answer(session.shown().status_json())?.parse();
     let status = status
         .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;
     Ok(Some(status))

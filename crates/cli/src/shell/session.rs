@@ -191,6 +191,11 @@ impl<Out: Write> Session<Out> {
         })
     }
 
+    /// An answer that no transaction has asked for. Ctrl-C ends it, as it does a transaction's.
+    pub fn answer<T>(&self, answer: impl Future<Output = plinth::Result<T>>) -> plinth::Result<T> {
+        self.interrupts.answer(self.database.endpoint().env(), answer)
+    }
+
     /// The same in no tenant: for what concerns the database as a whole.
     pub fn create_outside(&self) -> plinth::Result<Transaction> {
         self.prepare(self.database.create_transaction())

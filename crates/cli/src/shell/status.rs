@@ -23,7 +23,7 @@ pub fn status<Out: Write>(
         Some(b"minimal") => writeln!(session.out, "{}", available(&document))?,
         None => write!(session.out, "{}", summary(&document))?,
         Some(b"details") => {
-            let clients = operator::clients(&session.shown());
+            let clients = operator::clients(session);
             write!(session.out, "{}{}", summary(&document), details(&document, clients))?;
         }
         Some(other) => {
@@ -50,7 +50,7 @@ pub fn hot_ranges<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal>
 }
 
 fn document<Out: Write>(session: &Session<Out>) -> Result<Value, Refusal> {
-    let text = session.shown().status_json().wait()?;
+    let text = session.answer(session.shown().status_json())?;
     text.parse().map_err(|error| Refusal::Usage(format!("the document is not JSON: {error}")))
 }
 

@@ -146,7 +146,7 @@ pub fn use_tenant<Out: Write>(
         return Ok(writeln!(session.out, "{told}")?);
     };
     outside_of_transactions(session)?;
-    if let Err(error) = session.shown().open_tenant(name).wait() {
+    if let Err(error) = session.answer(session.shown().open_tenant(name)) {
         let near = format!("{error}; `tenant create {}` makes it", quoted(name));
         return Err(if error == Error::tenant_not_found() {
             Refusal::Usage(near)

@@ -8,7 +8,7 @@ use super::editor::propose;
 use super::session::{Next, Session};
 use plinth::{ClusterFile, Database, Env, Local, RemoteOptions, TransactionOption, block_on};
 use plinth_server::{Server, ServerConfig};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 fn file(server: &Server) -> ClusterFile {
@@ -345,6 +345,48 @@ fn an_interrupt_ends_the_command_and_not_the_shell() {
         assert_eq!(shell.refuses(command), told);
     }
     assert!(shell.does("help").contains("getrange"), "the shell goes on");
+}
+
+/// Of a server that hangs: what no transaction asks for went on, and another Ctrl-C ended the
+/// shell.
+#[test]
+fn an_interrupt_ends_whatever_is_waited_for() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let line = format!("d:i@{}", silent.local_addr().unwrap());
+    let far = Database::connect_to(&Env::real(), ClusterFile::parse(&line).unwrap());
+    let mut session = Session::new(far, Vec::new());
+    session.run_line("writemode on").unwrap();
+    for line in [
+        "status",
+        "status details",
+        "status json",
+        "hotrange",
+        "kill",
+        "kill all",
+        "changes list",
+        "changes register s a",
+        "changes remove s",
+        "changes tail s",
+        "configure single",
+        "usetenant t",
+        "get a",
+        "coordinators",
+        "exclude",
+        "lock",
+        "tenant list",
+        "throttle list",
+    ] {
+        let (interrupts, env) = (session.interrupts.clone(), Env::real());
+        drop(Env::real().spawn("ctrl-c", async move {
+            env.sleep(Duration::from_millis(100)).await;
+            interrupts.raise();
+        }));
+        let began = Env::real().now();
+        let failed = session.run_line(line).map(|_| ()).unwrap_err();
+        assert!(failed.to_string().ends_with(": interrupted"), "{line}: {failed}");
+        let took = Env::real().now() - began;
+        assert!(took < Duration::from_secs(3), "{line}: {took:?}");
+    }
 }
 
 #[test]
