@@ -414,9 +414,12 @@ fn history_that_comes_when_its_points_would_have_gone_is_rolled_up() {
     imported(640);
     assert!(raw_points(&series) <= 80, "{} points", raw_points(&series));
     assert_eq!(count(&series), 900, "a bucket of points that have gone stays as it was");
+    let too_late = || store.stats().rollups.too_late;
+    assert_eq!(too_late(), 5, "those of a bucket that was there, and not those of new ones");
     // Whoever sends again doesn't count twice.
     imported(680);
     assert_eq!(count(&series), 900);
+    assert_eq!(too_late(), 10, "what is sent again is in its bucket");
     // More of them than there were stand for those that have gone.
     for half in 400..420 {
         series.append(half * SECOND / 2 + 1, 1.0).unwrap();
@@ -424,6 +427,28 @@ fn history_that_comes_when_its_points_would_have_gone_is_rolled_up() {
     block_on(store.sync()).unwrap();
     block_on(store.roll_up()).unwrap();
     assert_eq!(count(&series), 910);
+    assert_eq!(too_late(), 10);
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// Nothing said so: such a point is answered as any other, and no answer knows it.
+#[test]
+fn points_that_come_too_late_for_their_bucket_are_counted_once() {
+    let (db, store, series) = rolled();
+    change(&db, |keeping| keeping.add(rollup("*", 60)));
+    block_on(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
+    let too_late = || store.stats().rollups.too_late;
+    // A point of the same bucket at a time, and one whose points are still there.
+    for (millisecond, counted) in (1..=10).zip(1..) {
+        series.append(100 * SECOND + millisecond * 1_000_000, 5.0).unwrap();
+        series.append(570 * SECOND + millisecond * 1_000_000, 5.0).unwrap();
+        block_on(store.sync()).unwrap();
+        block_on(store.roll_up()).unwrap();
+        assert_eq!(too_late(), counted);
+    }
+    assert_eq!(count(&series), 610);
+    block_on(store.roll_up()).unwrap();
+    assert_eq!(too_late(), 10);
     block_on(store.check_invariants()).unwrap();
 }
 

@@ -276,6 +276,7 @@ impl SeriesStore {
             stats.rollups.looked_at += more.rollups.looked_at;
             stats.rollups.left += more.rollups.left;
             stats.rollups.failed += more.rollups.failed;
+            stats.rollups.too_late += more.rollups.too_late;
         }
         stats
     }

@@ -102,13 +102,26 @@ async fn try_roll(
     }
     let changes = changes(tr, shared, id, CHANGES).await?;
     if !changes.is_empty() {
-        step.make_again(&changes).await?;
+        let too_late = step.make_again(&changes).await?;
         tr.commit().await?;
+        tell_too_late(shared, name, too_late);
         return Ok(Came::More);
     }
     let Some(came) = step.go_on().await? else { return Ok(Came::Done) };
     tr.commit().await?;
     Ok(came)
+}
+
+/// Counts points that came too late for their buckets, and tells the first of a burst.
+fn tell_too_late(shared: &Shared, name: &Name, points: u64) {
+    if shared.rolls.count_too_late(points, shared.database.endpoint().env().now()) {
+        tracing::warn!(
+            series = %name,
+            points,
+            "points came too late: those that their buckets were made of have gone, and the buckets \
+             stay as they are"
+        );
+    }
 }
 
 /// The rules about a series, and how far it is by each, read with conflicts.
@@ -196,9 +209,13 @@ impl Step<'_> {
     }
 
     /// Gives points to those who make buckets, about as many as a step reads, and such that each
-    /// has one bucket at least that is whole, or begins behind them. Gives the time of the first
-    /// that was not read.
-    async fn feed(&self, making: &mut [Making]) -> Result<Option<i64>> {
+    /// has one bucket at least that is whole, or begins behind them; `seen` gets the times of all
+    /// of them. Gives the time of the first that was not read.
+    async fn feed(
+        &self,
+        making: &mut [Making],
+        mut seen: impl FnMut(&[i64]),
+    ) -> Result<Option<i64>> {
         let begin = making.iter().map(|making| making.begin).min().unwrap_or(0);
         let end = making.iter().map(|making| making.end).max().unwrap_or(0);
         let mut points = self.committed().scan(begin..end, Direction::Forward).await?;
@@ -211,6 +228,7 @@ impl Step<'_> {
                 return Ok(Some(first));
             }
             read += some.len();
+            seen(&some.times);
             for making in making.iter_mut() {
                 let places = Span::new(making.begin..making.end).places(&some.times);
                 if places.len() == some.len() {
@@ -238,7 +256,7 @@ impl Step<'_> {
         if making.is_empty() {
             return Ok(None);
         }
-        let next = self.feed(&mut making).await?;
+        let next = self.feed(&mut making, |_| {}).await?;
         for Making { rule, begin, end, maker } in making {
             let end = next.map_or(end, |next| end.min(begin_of(next, rule.every)));
             if end <= begin {
@@ -267,8 +285,9 @@ impl Step<'_> {
         self.tr.set(self.shared.keys.rolled(rule, self.id), state.encode());
     }
 
-    /// Makes buckets again where points have changed, and notes what is left of the changes.
-    async fn make_again(&self, changes: &[Change]) -> Result<()> {
+    /// Makes buckets again where points have changed, and notes what is left of the changes. Gives
+    /// how many points no bucket has because they came too late.
+    async fn make_again(&self, changes: &[Change]) -> Result<u64> {
         let keys = &self.shared.keys;
         for change in changes {
             self.tr.clear(change.key(keys, self.id));
@@ -286,9 +305,12 @@ impl Step<'_> {
         let deleted = changes.iter().map(|change| Change { is_deletion: false, ..*change });
         let spans = joined(&deleted.collect::<Vec<_>>(), false, self.longest());
         let mut spans = spans.into_iter();
-        let mut rest = None;
+        let came = joined(changes, false, 1);
+        let (mut rest, mut too_late) = (None, 0);
         for span in spans.by_ref() {
-            rest = self.make_span_again(span).await?;
+            let left_out;
+            (rest, left_out) = self.make_span_again(span, &came).await?;
+            too_late += left_out;
             if rest.is_some() {
                 break;
             }
@@ -296,7 +318,7 @@ impl Step<'_> {
         for span in rest.into_iter().chain(spans) {
             self.tr.set(Change { span, is_deletion: false }.key(keys, self.id), "");
         }
-        Ok(())
+        Ok(too_late)
     }
 
     /// Removes the buckets of which points were deleted, where there are no points to make them of.
@@ -311,8 +333,9 @@ impl Step<'_> {
     }
 
     /// Makes the buckets of a span again, as far as there are points; gives what is left of it.
-    /// Where points have gone, others may have come since: history that was brought in late.
-    async fn make_span_again(&self, span: Span) -> Result<Option<Span>> {
+    /// Where points have gone, others may have come since: history that was brought in late. Gives
+    /// how many of those that `came`, in spans that ascend, are in no bucket.
+    async fn make_span_again(&self, span: Span, came: &[Span]) -> Result<(Option<Span>, u64)> {
         let mut making: Vec<Making> = Vec::new();
         for rule in &self.rules {
             let Some(state) = rule.state else { continue };
@@ -321,17 +344,23 @@ impl Step<'_> {
             making.extend(Making::new(*rule, begin, end));
         }
         if making.is_empty() {
-            return Ok(None);
+            return Ok((None, 0));
         }
-        let next = self.feed(&mut making).await?;
-        let mut left: Option<i64> = None;
+        let all_gone = self.rules.iter().filter_map(|rule| Some(rule.state?.gone)).max();
+        let mut late: Vec<i64> = Vec::new();
+        let seen = |times: &[i64]| {
+            let times = &times[..times.partition_point(|time| Some(*time) < all_gone)];
+            late.extend(came.iter().flat_map(|span| &times[span.places(times)]));
+        };
+        let next = self.feed(&mut making, seen).await?;
+        let (mut left, mut left_out): (Option<i64>, Vec<(i64, Vec<i64>)>) = (None, Vec::new());
         for Making { rule, begin, end, maker } in making {
             let until = next.map_or(end, |next| end.min(begin_of(next, rule.every))).max(begin);
             let gone = rule.state.map_or(begin, |state| state.gone).clamp(begin, until);
             let mut made = maker.until(until);
             let behind = made.split_off(made.partition_point(|bucket| bucket.begin < gone));
             let buckets = self.buckets(rule.id);
-            buckets.complete(made).await?;
+            left_out.push((rule.every, buckets.complete(made).await?));
             if gone < until {
                 buckets.replace((gone, until), behind).await?;
             }
@@ -339,7 +368,12 @@ impl Step<'_> {
                 left = Some(left.map_or(until, |left| left.min(until)));
             }
         }
-        Ok(left.map(|first| Span { first, last: span.last }))
+        let is_left_out = |time: &&i64| {
+            let mut of = left_out.iter();
+            of.any(|(every, begins)| begins.binary_search(&begin_of(**time, *every)).is_ok())
+        };
+        let too_late = late.iter().filter(is_left_out).count() as u64;
+        Ok((left.map(|first| Span { first, last: span.last }), too_late))
     }
 
     /// The buckets of the series by a rule.

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! What is in memory and late changes a bucket as well as what is noted, and is looked at first:
-//! points move from there to here. Where points have gone a late one changes nothing, and a bucket
-//! of which some were deleted isn't there any more.
+//! points move from there to here. Where points have gone a late one changes nothing, which is
+//! counted when it is rolled up (`roll.rs`), and a bucket of which some were deleted isn't there
+//! any more.
 //!
 //! Of several rules the one with the longest buckets that fit is taken; where that has none yet, or
 //! no more, the next one.

@@ -7,7 +7,7 @@
 
 use super::keys::Id;
 use super::roll::{self, Came};
-use super::rolls::{self, Known, Progress};
+use super::rolls::{self, Known};
 use super::{Part, Shared};
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -73,8 +73,7 @@ async fn work(shared: &Arc<Shared>, walk: &mut Walk) -> Result<()> {
     let known = shared.rolls.known();
     if known.keeping.rollups().is_empty() {
         walk.next = None;
-        let failed = shared.rolls.progress().failed;
-        shared.rolls.set_progress(Progress { failed, ..Progress::default() });
+        shared.rolls.set_walked(0, 0);
         return Ok(());
     }
     let is_seldom = env.now() >= walk.seldom;
@@ -153,9 +152,7 @@ async fn go_on(shared: &Arc<Shared>, walk: &mut Walk, known: &Known) -> Result<(
             walk.next = None;
         }
         let left = if is_all { 0 } else { walk.all.saturating_sub(walk.looked_at).max(1) };
-        let failed_before = shared.rolls.progress().failed;
-        let looked_at = walk.looked_at;
-        shared.rolls.set_progress(Progress { looked_at, left, failed: failed_before });
+        shared.rolls.set_walked(walk.looked_at, left);
         if is_all || is_over(begun) {
             break;
         }

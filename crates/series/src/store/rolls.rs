@@ -144,6 +144,7 @@ pub(super) struct Rolls {
     due: Mutex<BTreeMap<Id, Due>>,
     progress: Mutex<Progress>,
     failures: Burst,
+    too_late: Burst,
 }
 
 /// How far rollups are with series that were there before their rule, or before the store was
@@ -156,6 +157,9 @@ pub struct Progress {
     pub left: u64,
     /// How often a series could not be rolled up since the store was opened.
     pub failed: u64,
+    /// Points that came since the store was opened, and that no bucket has: theirs was made before,
+    /// and of what it was made of not enough is left to make it again.
+    pub too_late: u64,
 }
 
 impl Rolls {
@@ -200,8 +204,16 @@ impl Rolls {
         self.failures.note_alone(1, now)
     }
 
-    pub(super) fn set_progress(&self, progress: Progress) {
-        *lock(&self.progress) = progress;
+    /// So many points came too late for their buckets; whether that is news.
+    pub(super) fn count_too_late(&self, points: u64, now: Duration) -> bool {
+        lock(&self.progress).too_late += points;
+        points > 0 && self.too_late.note_alone(points, now)
+    }
+
+    /// How many series were looked at, and how many are left.
+    pub(super) fn set_walked(&self, looked_at: u64, left: u64) {
+        let mut progress = lock(&self.progress);
+        (progress.looked_at, progress.left) = (looked_at, left);
     }
 }
 

@@ -71,7 +71,11 @@ impl Written<'_> {
 
     /// Adds buckets where points have gone, of points that came since. Of two for one time that of
     /// more points stays: so what is sent again changes nothing, and neither do a few late points.
-    pub(super) async fn complete(&self, fresh: Vec<Bucket>) -> Result<()> {
+    /// A bucket can't be told of which points it was made, so they can't be added to it: what is
+    /// sent again would count twice. Gives the beginnings of the buckets that others stayed for,
+    /// which ascend.
+    pub(super) async fn complete(&self, fresh: Vec<Bucket>) -> Result<Vec<i64>> {
+        let mut left_out = Vec::new();
         let all = strinc(&self.keys.rolled(self.of.0, self.of.1));
         let all = all.unwrap_or_else(|| Bytes::from_static(b"\xff"));
         let mut rest = &fresh[..];
@@ -91,13 +95,13 @@ impl Written<'_> {
                 Some(row) => decode(&row.value)?,
                 None => Vec::new(),
             };
-            let merged = merged(&before, some);
+            let merged = merged(&before, some, &mut left_out);
             if merged != before {
                 row.iter().for_each(|row| self.tr.clear(&row.key));
                 self.put(&merged);
             }
         }
-        Ok(())
+        Ok(left_out)
     }
 
     /// Writes rows of buckets that ascend, where there are none.
@@ -120,8 +124,9 @@ impl Written<'_> {
     }
 }
 
-/// Those of both, in order; of two for one time that of more points.
-fn merged(before: &[Bucket], fresh: &[Bucket]) -> Vec<Bucket> {
+/// Those of both, in order; of two for one time that of more points. Notes which fresh ones are
+/// left out, unless the other is the same.
+fn merged(before: &[Bucket], fresh: &[Bucket], left_out: &mut Vec<i64>) -> Vec<Bucket> {
     let mut all: Vec<Bucket> = before.iter().chain(fresh).copied().collect();
     // Those that were there before stand first of their time.
     all.sort_by_key(|bucket| bucket.begin);
@@ -129,6 +134,8 @@ fn merged(before: &[Bucket], fresh: &[Bucket]) -> Vec<Bucket> {
         let is_same = next.begin == last.begin;
         if is_same && next.count() > last.count() {
             *last = *next;
+        } else if is_same && next != last {
+            left_out.push(next.begin);
         }
         is_same
     });
@@ -153,9 +160,12 @@ mod tests {
     #[test]
     fn of_two_buckets_for_one_time_that_of_more_points_stays() {
         let before = buckets(&[0, 1, 20, 21]);
-        let all = merged(&before, &buckets(&[2, 10, 20, 22, 23, 30]));
+        let mut left_out = Vec::new();
+        let all = merged(&before, &buckets(&[2, 10, 20, 22, 23, 30]), &mut left_out);
         let counts: Vec<_> = all.iter().map(|bucket| (bucket.begin, bucket.count())).collect();
         assert_eq!(counts, [(0, 2), (10, 1), (20, 3), (30, 1)]);
-        assert_eq!(merged(&before, &before), before);
+        assert_eq!(left_out, [0]);
+        assert_eq!(merged(&before, &before, &mut left_out), before);
+        assert_eq!(left_out.len(), 1, "the same ones are not left out");
     }
 }

@@ -88,6 +88,12 @@ fn write_store(hub: &Hub, stats: &StoreStats, text: &mut String) {
             stats.rollups.failed as f64,
         ),
         (
+            "points_too_late_total",
+            "counter",
+            "Points in no bucket, since those that theirs was made of had gone before they came.",
+            stats.rollups.too_late as f64,
+        ),
+        (
             "unsaved_seconds",
             "gauge",
             "How long the oldest point waits that is not durable yet.",
