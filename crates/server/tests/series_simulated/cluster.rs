@@ -16,7 +16,7 @@ use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Signal};
 use plinth_pipeline::NodeConfig;
 use plinth_series::{Division, Holder, SeriesStore, Settings};
-use plinth_server::{Among, RulesConfig, SeriesConfig, Server, ServerConfig};
+use plinth_server::{Among, Page, Pages, RulesConfig, SeriesConfig, Server, ServerConfig};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,12 +83,18 @@ impl World {
     /// Starts the server of a member that is open.
     fn serve(&mut self, at: usize) {
         let env = self.machines.envs[at].clone();
-        let endpoint = Arc::new(self.machines.host(at).endpoint());
+        let host = self.machines.host(at);
+        let endpoint = Arc::new(host.endpoint());
+        let host = Arc::downgrade(&host);
+        let shown = move || host.upgrade().map(|host| host.metrics_text()).unwrap_or_default();
+        let pages = Pages { metrics: Some(Page::new(shown)), ..Pages::default() };
         let place = |port| Some(address(&self.machines, at, port));
         let (text, rules) = self.rules.clone().unwrap_or_default();
         let (resp, parts) = (place(RESP), Some(self.parts));
         let http = place(HTTP).filter(|_| self.unheard != Some(at));
-        let series = SeriesConfig { resp, http, parts, rules, ..SeriesConfig::default() };
+        // Rules may be about what servers measure themselves.
+        let metrics = self.rules.is_some();
+        let series = SeriesConfig { resp, http, parts, rules, metrics, ..SeriesConfig::default() };
         let among = Among {
             database: Database::new(Arc::new(RemoteEndpoint::connect(&env, self.file.clone()))),
             name: format!("server-{at}"),
@@ -107,6 +113,7 @@ impl World {
                 cluster_file: Some(FILE.into()),
                 series,
                 among: Some(among),
+                pages,
                 ..ServerConfig::default()
             };
             let server = Server::start(endpoint, config).await.expect("the addresses are free");

@@ -9,6 +9,7 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Stream};
 use plinth_server::{RulesConfig, SeriesConfig, Server, ServerConfig};
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -248,6 +249,50 @@ impl One {
 
 fn high(is_resolved: bool) -> (String, bool) {
     ("High".to_string(), is_resolved)
+}
+
+/// The alert rules that people are given.
+const PAGE: &str = include_str!("../../../../docs/monitoring.md");
+/// What the rules of the page are about and no server here measures of itself: whether it answers,
+/// which whoever scrapes it says; what it copies, where that is asked of it; its connections with
+/// other nodes, in whose place there are the simulation's; and what the engine `ssd` alone does.
+const NOT_OWN: [&str; 6] = [
+    "up",
+    "plinth_backup_",
+    "plinth_changes_",
+    "plinth_dr_",
+    "plinth_peer_connected",
+    "plinth_flush_failing",
+];
+
+/// Rules that servers evaluate over what they record of themselves found nothing where that was
+/// left out, as buckets were, and never fired.
+#[test]
+fn servers_record_what_the_alert_rules_of_the_page_ask_for() {
+    let three = Three::in_parts(1, 1);
+    let rules = PAGE.split("```yaml\n").find(|block| block.starts_with("groups:")).unwrap();
+    let rules = rules.split("```").next().unwrap();
+    let exprs = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
+    let words = exprs.flat_map(|expr| expr.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    let of_rules = words.filter(|word| word.starts_with("plinth_") || *word == "up");
+    let names: BTreeSet<&str> = of_rules.collect();
+    assert!(names.len() > 30 && names.contains("plinth_log_sync_seconds_bucket"), "{names:?}");
+    let [_, questions] = three.world.doors();
+    let found = |expr: &str| {
+        let path = format!("/api/v1/query?query={expr}");
+        let answer = three.world.sim().run_until(ask(&three.looker, questions[0], &path));
+        let answer = answer.unwrap_or_else(|| panic!("no answer to {expr}"));
+        answer["data"]["result"].as_array().unwrap_or_else(|| panic!("{answer}")).len()
+    };
+    let missing: Vec<&str> = names.into_iter().filter(|name| found(name) == 0).collect();
+    let is_not_own = |name: &&str| NOT_OWN.iter().any(|begin| name.starts_with(begin));
+    let unexpected: Vec<&&str> = missing.iter().filter(|name| !is_not_own(name)).collect();
+    assert!(unexpected.is_empty(), "{unexpected:?}");
+    for begin in NOT_OWN {
+        assert!(missing.iter().any(|name| name.starts_with(begin)), "{begin} is there");
+    }
+    let slow = "histogram_quantile(0.99,rate(plinth_log_sync_seconds_bucket[1m]))";
+    assert_eq!(found(slow), 3, "how long syncs take, of each server");
 }
 
 #[test]
