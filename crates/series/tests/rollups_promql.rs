@@ -9,7 +9,7 @@ use common::is_near;
 use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Retention, Rollup, SeriesStore, Settings, opentsdb, prometheus};
+use plinth_series::{Query, Retention, Rollup, SeriesStore, Settings, opentsdb, prometheus};
 use serde_json::Value as Json;
 use std::time::Duration;
 
@@ -228,8 +228,8 @@ fn intervals_of_opentsdb_are_answered_when_their_points_have_gone() {
         for interval in ["1m", "10m", "1h"] {
             let url = format!("start={BEGIN}&end={END}&m=sum:{interval}-{aggregator}:count_total");
             let ask = |store| block_on(opentsdb(store, "/api/query", (url.as_bytes(), b""), 0));
-            let [one, other] = [ask(&plain), ask(&rolled)].map(|(status, text)| {
-                assert_eq!(status, 200, "{text}");
+            let [one, other] = [ask(&plain), ask(&rolled)].map(|(status, text, warning)| {
+                assert_eq!((status, warning), (200, None), "{text}");
                 serde_json::from_str::<Json>(&text).unwrap()
             });
             let dps = |json: &Json| json[0]["dps"].as_object().cloned().unwrap_or_default();
@@ -240,5 +240,54 @@ fn intervals_of_opentsdb_are_answered_when_their_points_have_gone() {
                 assert!(is_near(value, found), "{url} at {time}: {value} and {found}");
             }
         }
+    }
+}
+
+/// Nothing came where no buckets fit, and nothing said why.
+#[test]
+fn akumulis_and_opentsdbs_answers_say_that_points_have_gone() {
+    let raw = Some(Duration::from_mins(10));
+    let (plain, rolled) = (store(Vec::new()), store(vec![Rollup { raw, ..rollup("*", 60) }]));
+    fill(&[&plain, &rolled]);
+    block_on(rolled.forget(&Retention::default(), END * SECOND)).unwrap();
+    let opentsdb = |store, query: &str| {
+        let url = format!("start={BEGIN}&end={END}&m={query}");
+        block_on(opentsdb(store, "/api/query", (url.as_bytes(), b""), 0))
+    };
+    for query in ["sum:1m-dev:gauge", "sum:90s-avg:gauge"] {
+        let (status, text, warning) = opentsdb(&rolled, query);
+        assert!(
+            status == 200 && warning.is_some_and(|why| why.contains("points have gone")),
+            "{text}"
+        );
+        assert_eq!(opentsdb(&plain, query).2, None, "{query}");
+    }
+    // What is said is known before the first row.
+    let akumuli = |store: &SeriesStore, query: &str| {
+        let range = format!(r#""range": {{"from": "{BEGIN}s", "to": "{END}s"}}"#);
+        let json = format!(r#"{{{query}, {range}, "output": {{"format": "csv"}}}}"#);
+        block_on(async {
+            let mut answer = store.query(&Query::parse(json.as_bytes()).unwrap()).await.unwrap();
+            answer.next().await.unwrap();
+            answer.warning()
+        })
+    };
+    let group = |step: &str| {
+        format!(r#""group-aggregate": {{"metric": "gauge", "step": "{step}", "func": "max"}}"#)
+    };
+    let joined = r#""group-aggregate-join": {"metric": ["gauge", "count_total"], "step": "7s", "func": "max"}"#;
+    for query in [
+        r#""select": "gauge""#,
+        r#""select": "gauge", "order-by": "series""#,
+        r#""join": ["gauge", "count_total"]"#,
+        &group("90s"),
+        joined,
+    ] {
+        let warning = akumuli(&rolled, query);
+        assert!(warning.is_some_and(|why| why.contains("points have gone")), "{query}");
+        assert_eq!(akumuli(&plain, query), None, "{query}");
+    }
+    for query in [&*group("60s"), &*group("1h"), r#""aggregate": {"gauge": "max"}"#] {
+        assert_eq!(akumuli(&rolled, query), None, "{query}");
     }
 }

@@ -4,9 +4,12 @@
 
 mod common;
 
-use common::taking::Taking;
+use common::taking::{Heard, Taking};
+use plinth_env::{Env, block_on};
+use plinth_series::{Metrics, Rollup, SeriesStore, Settings};
 use plinth_server::SeriesConfig;
 use std::fmt::Write;
+use std::time::Duration;
 
 const START: i64 = 1_767_225_600;
 
@@ -219,4 +222,46 @@ fn names_are_suggested_as_they_are_meant_and_once() {
     }
     let heard = server.get("/api/suggest?type=metrics&max=many");
     assert!(heard.status == 400 && heard.text().contains("no number above 0"), "{}", heard.text());
+}
+
+/// An answer without a row was all that there was, and nothing said that there had been points.
+#[test]
+fn a_header_says_that_points_have_gone_that_no_rollup_has() {
+    const OLD: i64 = 1_600_000_200;
+    const WARNING: &str = "x-plinth-warning: points have gone, of which there are only rollups";
+    let server = Taking::with(SeriesConfig::default());
+    let points: String = (0..9000).map(|n| format!("old v={n} {}\n", OLD + n)).collect();
+    assert_eq!(server.post("/write?precision=s", "", points.as_bytes()).status, 204);
+    let (end, range) = (OLD + 7200, format!(r#""from": "{OLD}s", "to": "{}s""#, OLD + 7200));
+    let select = format!(r#"{{"select": "old.v", "range": {{{range}}}}}"#);
+    let group = |step: &str| {
+        format!(
+            r#"{{"group-aggregate": {{"metric": "old.v", "step": "{step}", "func": "max"}}, "range": {{{range}}}}}"#
+        )
+    };
+    let akumuli = |query: &str| server.post("/api/query", "", query.as_bytes());
+    let opentsdb = |of: &str| server.get(&format!("/api/query?start={OLD}&end={end}&m={of}:old.v"));
+    let is_warned = |heard: &Heard| {
+        assert_eq!(heard.status, 200, "{}", heard.text());
+        heard.head.contains(WARNING)
+    };
+    assert!(!is_warned(&akumuli(&select)) && !is_warned(&opentsdb("sum:1m-dev")));
+    let metrics = Metrics::parse("old.*").unwrap();
+    let raw = Some(Duration::from_mins(10));
+    let rule = Rollup { raw, ..Rollup::new(metrics, Duration::from_mins(5)) };
+    let (db, settings) = (common::database(&server.server), Settings::default());
+    let change = SeriesStore::change_keeping(&db, &settings, |keeping| keeping.add(rule.clone()));
+    block_on(change).unwrap();
+    let env = Env::real();
+    let until = env.now() + Duration::from_secs(120);
+    while !is_warned(&akumuli(&select)) {
+        assert!(env.now() < until, "the points are still there");
+        block_on(env.sleep(Duration::from_millis(100)));
+    }
+    assert!(is_warned(&akumuli(&group("7s"))) && is_warned(&opentsdb("sum:1m-dev")));
+    assert!(is_warned(&opentsdb("sum:1m-avg")), "shorter than the buckets");
+    let there = [akumuli(&group("5m")), opentsdb("sum:5m-max")];
+    for heard in there {
+        assert!(!is_warned(&heard) && heard.text().contains("299"), "{}", heard.text());
+    }
 }

@@ -92,6 +92,11 @@ pub(crate) trait Item: Sized + Clone + Send {
     /// How many points the stream itself holds.
     fn points_held(stream: &Self::Stream) -> usize;
 
+    /// Whether points have gone that were asked for, and nothing is in their place.
+    fn are_missing(_: &Self::Stream) -> bool {
+        false
+    }
+
     /// Bytes that the items of a block take besides themselves.
     fn bytes_beside(_: &Block<Self>) -> usize {
         0
@@ -105,6 +110,7 @@ pub(crate) trait Item: Sized + Clone + Send {
 pub(crate) struct ValueStream {
     points: PointStream,
     filter: ValueFilter,
+    are_missing: bool,
 }
 
 impl Item for Value {
@@ -120,8 +126,11 @@ impl Item for Value {
             What::Values(filter) => filter.clone(),
             _ => ValueFilter::default(),
         };
-        let points = store.reading(found).scan(extent.bounds, extent.direction).await?;
-        Ok(ValueStream { points, filter })
+        let series = store.reading(found);
+        // Points may go meanwhile, so what has gone is looked at behind them.
+        let points = series.scan(extent.bounds, extent.direction).await?;
+        let are_missing = series.have_gone(extent.bounds).await?;
+        Ok(ValueStream { points, filter, are_missing })
     }
 
     async fn next(stream: &mut ValueStream, extent: &Extent) -> QueryResult<Option<Block<Self>>> {
@@ -141,6 +150,10 @@ impl Item for Value {
 
     fn points_held(stream: &ValueStream) -> usize {
         stream.points.points_held()
+    }
+
+    fn are_missing(stream: &ValueStream) -> bool {
+        stream.are_missing
     }
 
     fn fold(&mut self, _: &Self) -> bool {
@@ -202,6 +215,10 @@ impl Item for Summary {
 
     fn points_held(stream: &GroupStream) -> usize {
         stream.points_held()
+    }
+
+    fn are_missing(stream: &GroupStream) -> bool {
+        stream.are_missing()
     }
 
     fn fold(&mut self, other: &Self) -> bool {

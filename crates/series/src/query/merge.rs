@@ -180,6 +180,8 @@ pub(crate) struct Merge<T: Item> {
     emptied: Option<usize>,
     held: Weight,
     share: Share,
+    /// Whether points have gone of any that was opened, and nothing is in their place.
+    pub(crate) are_missing: bool,
 }
 
 impl<T: Item> Merge<T> {
@@ -212,6 +214,7 @@ impl<T: Item> Merge<T> {
             emptied: None,
             held: Weight::default(),
             share: Share::new(store),
+            are_missing: false,
         })
     }
 
@@ -226,6 +229,7 @@ impl<T: Item> Merge<T> {
             let Some(member) = self.waiting.pop() else { break };
             let what = &self.what[member.column];
             let stream = T::open(&self.store, &member.found, what, &self.extent).await?;
+            self.are_missing |= T::are_missing(&stream);
             let (line, column) = (member.line, member.column);
             let (block, counted) = (Block::default(), Weight::default());
             self.reading.push(Reading { line, column, stream, block, at: 0, counted });

@@ -75,6 +75,10 @@ impl Default for QueryLimits {
     }
 }
 
+/// What is said of an answer that lacks points of which there are only rollups that don't fit.
+const GONE: &str = "points have gone, of which there are only rollups: those answer aggregate, and \
+                    group-aggregate where from and step are multiples of theirs";
+
 /// What a stream of Arrow's is called in HTTP, and whoever wants one says so.
 pub const ARROW_CONTENT_TYPE: &str = "application/vnd.apache.arrow.stream";
 
@@ -212,6 +216,12 @@ impl Answer {
             }
         }
         Ok((!text.is_empty()).then_some(text))
+    }
+
+    /// What is to be said of it beside its rows, as far as it has come: of one that is ordered by
+    /// time all of it is known when there is a first piece.
+    pub fn warning(&self) -> Option<&'static str> {
+        self.source.are_missing().then_some(GONE)
     }
 
     /// Whether it is known that no piece comes any more.

@@ -12,7 +12,7 @@ use super::merge::{Bounds, Merge, Rows};
 use super::parse::{Func, Kind, Order, Query, RowFilter, Where};
 use super::plan::{self, Plan};
 use crate::name::Name;
-use crate::store::{Listing, SERIES_AT_ONCE, SeriesStore, Share};
+use crate::store::{Known, Listing, SERIES_AT_ONCE, SeriesStore, Share};
 use crate::tree::{Span, Summary};
 use crate::value::Value;
 use std::collections::VecDeque;
@@ -48,6 +48,7 @@ pub(super) enum Source {
         extent: Extent,
         members: VecDeque<Member>,
         funcs: Vec<Func>,
+        are_missing: bool,
     },
     /// Names that were found.
     Found(std::vec::IntoIter<Name>),
@@ -76,6 +77,8 @@ pub(super) struct Sequence<T: Item> {
     bounds: Bounds,
     waiting: VecDeque<Member>,
     merge: Option<Merge<T>>,
+    /// Whether points have gone of a series of those merges that are over.
+    are_missing: bool,
 }
 
 impl<T: Item> Sequence<T> {
@@ -85,6 +88,7 @@ impl<T: Item> Sequence<T> {
                 if let Some(rows) = merge.next().await? {
                     return Ok(Some(rows));
                 }
+                self.are_missing |= merge.are_missing;
                 self.merge = None;
             }
             let Some(first) = self.waiting.front().map(|member| member.line) else {
@@ -99,6 +103,10 @@ impl<T: Item> Sequence<T> {
             self.merge =
                 Some(Merge::new(&self.store, self.extent, members, &self.what, self.bounds)?);
         }
+    }
+
+    fn are_missing(&self) -> bool {
+        self.are_missing || self.merge.as_ref().is_some_and(|merge| merge.are_missing)
     }
 }
 
@@ -146,6 +154,7 @@ impl Source {
                 extent: Extent::new(query.range),
                 members: parts.members,
                 funcs: plan.funcs,
+                are_missing: false,
             },
         };
         Ok((source, names, share))
@@ -181,6 +190,17 @@ impl Source {
         Self::List { store: store.clone(), listing, prefix, after: None, is_end: false }
     }
 
+    /// Whether points have gone that were asked for, and nothing is in their place, as far as it
+    /// has come.
+    pub(super) fn are_missing(&self) -> bool {
+        match self {
+            Self::Values(rows) | Self::Points { rows, .. } => rows.are_missing(),
+            Self::Groups { rows, .. } | Self::Joined { rows, .. } => rows.are_missing(),
+            Self::Aggregates { are_missing, .. } => *are_missing,
+            Self::Texts(_) | Self::Found(_) | Self::All { .. } | Self::List { .. } => false,
+        }
+    }
+
     /// The next rows, which may be none; `None` at the end.
     pub(super) async fn next(&mut self) -> QueryResult<Option<Batch>> {
         match self {
@@ -204,11 +224,14 @@ impl Source {
                 Ok(rows
                     .map(|rows| Batch::Values(function_of_each(rows, *func, filters, is_backward))))
             }
-            Self::Aggregates { store, extent, members, funcs } => {
+            Self::Aggregates { store, extent, members, funcs, are_missing } => {
                 if members.is_empty() {
                     return Ok(None);
                 }
-                Ok(Some(Batch::Values(aggregates(store, extent, members, funcs).await?)))
+                let Known { found, are_missing: more } =
+                    aggregates(store, extent, members, funcs).await?;
+                *are_missing |= more;
+                Ok(Some(Batch::Values(found)))
             }
             Self::Found(names) => {
                 let names: Vec<String> = names.take(LINES).map(|name| name.to_string()).collect();
@@ -255,6 +278,7 @@ impl Parts<'_> {
             bounds: self.bounds,
             waiting: self.members,
             merge: None,
+            are_missing: false,
         };
         if sequence.order == Order::Time {
             let members = std::mem::take(&mut sequence.waiting).into();
@@ -395,16 +419,18 @@ async fn aggregates(
     extent: &Extent,
     members: &mut VecDeque<Member>,
     funcs: &[Func],
-) -> QueryResult<Rows<Value>> {
-    let mut rows = Rows::new(1);
+) -> QueryResult<Known<Rows<Value>>> {
+    let (mut rows, mut are_missing) = (Rows::new(1), false);
     for _ in 0..LINES {
         let Some(line) = members.front().map(|member| member.line) else { break };
         let mut sum: Option<Summary> = None;
         loop {
             bring(store, extent, members).await?;
             let Some(member) = members.pop_front_if(|member| member.line == line) else { break };
-            let summary = store.reading(&member.found).aggregate(extent.bounds).await?;
-            sum = match (sum, summary) {
+            let series = store.reading(&member.found);
+            let summary = series.known_aggregate(Span::new(extent.bounds)).await?;
+            are_missing |= summary.are_missing;
+            sum = match (sum, summary.found) {
                 (Some(sum), Some(summary)) => Some(together(&sum, &summary)),
                 (sum, summary) => sum.or(summary),
             };
@@ -416,5 +442,5 @@ async fn aggregates(
             rows.cells.push(Some(value_of(&summary, func, extent.is_backward())));
         }
     }
-    Ok(rows)
+    Ok(Known { found: rows, are_missing })
 }

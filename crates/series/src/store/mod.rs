@@ -93,6 +93,7 @@ pub(crate) use limits::Admitted;
 pub use limits::{Newcomers, SeriesLimits};
 pub use members::{Live, Members};
 pub use place::MAX_PARTS;
+pub(crate) use query::Known;
 pub use query::{GroupStream, PointStream};
 pub(crate) use records::Mail;
 pub use retention::Retention;

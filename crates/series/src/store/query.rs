@@ -23,6 +23,13 @@ pub struct GroupStream {
     groups: Groups,
 }
 
+/// What a question about a span came to, and whether points of it have gone for which there are no
+/// buckets that answer it.
+pub(crate) struct Known<T> {
+    pub(crate) found: T,
+    pub(crate) are_missing: bool,
+}
+
 impl Series {
     /// The points of a range of times.
     ///
@@ -36,13 +43,23 @@ impl Series {
         Ok(PointStream { merged: Merged::new(self, Span::new(range), direction).await? })
     }
 
+    /// Whether points of a range of times have gone, of which there are buckets at most.
+    pub(crate) async fn have_gone(&self, range: impl RangeBounds<i64>) -> Result<bool> {
+        let none = (|_| Fit::Not, Needed::COUNTS);
+        let parts = Parts::new(self, Span::new(range), Direction::Forward, none).await?;
+        Ok(parts.are_missing)
+    }
+
     /// The summary of a range of times, however long, from a handful of nodes; `None` if there are
     /// no points.
     ///
     /// # Errors
     /// As [`Series::scan`].
     pub async fn aggregate(&self, range: impl RangeBounds<i64>) -> Result<Option<Summary>> {
-        let span = Span::new(range);
+        Ok(self.known_aggregate(Span::new(range)).await?.found)
+    }
+
+    pub(crate) async fn known_aggregate(&self, span: Span) -> Result<Known<Option<Summary>>> {
         // Nodes of the tree are faster, so buckets are for where there are no points.
         let parts =
             Parts::new(self, span, Direction::Forward, (|_| Fit::Not, Needed::COUNTS)).await?;
@@ -53,6 +70,7 @@ impl Series {
             }
             false => parts,
         };
+        let are_missing = parts.are_missing;
         let mut sum: Option<Summary> = None;
         let mut add = |summary: &Summary| match &mut sum {
             Some(sum) => sum.add(summary),
@@ -67,7 +85,7 @@ impl Series {
                 Read::Buckets(buckets, _) => buckets.summaries(false, &mut add),
             }
         }
-        Ok(sum)
+        Ok(Known { found: sum, are_missing })
     }
 
     /// The summaries of the range's buckets of `step` nanoseconds each, oldest first, without those
@@ -177,6 +195,11 @@ impl PointStream {
 }
 
 impl GroupStream {
+    /// Whether points have gone, and no buckets are in their place.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.parts.are_missing
+    }
+
     /// How many points it holds that have not been looked at.
     pub(crate) fn points_held(&self) -> usize {
         self.parts.points_held() + self.groups.held()

@@ -9,6 +9,7 @@
 //! have no room for a line: they break off, and their readers find no end.
 
 use super::access::Leave;
+use super::answered::{Answered, json_told, told, unanswered};
 use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
@@ -22,7 +23,7 @@ use crate::http::{Bounds, Patience, Site};
 use crate::rights::{Identity, Rights};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+    ACCEPT, CONTENT_ENCODING, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
@@ -149,29 +150,28 @@ async fn answer(
         }
     };
     let answered = hub.asking.pulse.or_silent(answered).await;
-    let ((status, kind, state), written) = answered.unwrap_or_else(|why| {
+    let (answered, written) = answered.unwrap_or_else(|why| {
         let why = plinth_series::Error::from(why).to_string();
         (unanswered(form, StatusCode::SERVICE_UNAVAILABLE, &why), None)
     });
-    let mut response = Response::new(state);
-    *response.status_mut() = status;
+    let status = answered.status;
+    let mut headers = HeaderMap::new();
     if is_influx {
-        response
-            .headers_mut()
-            .insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
+        headers.insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
     }
-    if is_read && kind == RemoteRead::SAMPLES {
-        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+    if is_read && answered.kind == RemoteRead::SAMPLES {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("snappy"));
     }
-    response.headers_mut().insert(CONTENT_TYPE, kind);
     for (name, count) in WRITTEN.into_iter().zip(written.into_iter().flatten()) {
-        response.headers_mut().insert(name, HeaderValue::from(count));
+        headers.insert(name, HeaderValue::from(count));
     }
     // What somebody wrote into a name is never taken for a page.
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+    let mut response = Response::new(answered.into_state(&mut headers));
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
     (response, pays, goes_on)
 }
 
@@ -193,19 +193,6 @@ async fn as_long_as(
     // That he may hear.
     *leave = None;
     unanswered(form, StatusCode::UNAUTHORIZED, TAKEN_BACK)
-}
-
-/// An answer: its status, its content type, what comes.
-type Answered = (StatusCode, HeaderValue, State);
-
-fn told(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answered {
-    (status, HeaderValue::from_static(kind), State::text(text))
-}
-
-/// What somebody is told whose request isn't carried out.
-fn unanswered(form: Form, status: StatusCode, why: &str) -> Answered {
-    let (kind, text) = form.refusal(status, why);
-    told(status, kind, text)
 }
 
 /// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has
@@ -376,7 +363,7 @@ impl Hub {
         &self,
         head: &Parts,
     ) -> plinth_series::Result<(StatusCode, Bytes)> {
-        let (status, _, state) = of_owner(self, head, b"").await?;
+        let Answered { status, state, .. } = of_owner(self, head, b"").await?;
         let mut text = Vec::new();
         let mut reply = Reply {
             state,
@@ -433,7 +420,7 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
             }
             Asked::There(_) if is_passed(&head.headers) => plinth_series::Error::NotOwner,
             Asked::There(holder) => match pass::ask(hub, &holder, head, text).await {
-                Ok(response) => return Ok(passed(response)),
+                Ok(response) => return Ok(Answered::passed(response)),
                 Err(why) => why.into(),
             },
         };
@@ -463,7 +450,7 @@ async fn of_first(
         if let Some(holder) = parts.holder(0)
             && let Ok(response) = pass::ask_about(hub, &holder, (head, text), &[0]).await
         {
-            return Ok(passed(response));
+            return Ok(Answered::passed(response));
         }
         if hub.env.now() >= until || hub.is_stopping() {
             let why = "the first part of the series is being opened";
@@ -523,7 +510,7 @@ async fn delete_parts(hub: &Hub, parts: &SeriesParts, head: &Parts, text: &[u8])
         for (holder, of) in elsewhere {
             match pass::ask_about(hub, &holder, (head, text), &of).await {
                 Ok(response) if response.status() == StatusCode::NO_CONTENT => {}
-                Ok(response) => return passed(response),
+                Ok(response) => return Answered::passed(response),
                 Err(_) => not_done.extend(of),
             }
         }
@@ -540,17 +527,6 @@ async fn delete_parts(hub: &Hub, parts: &SeriesParts, head: &Parts, text: &[u8])
         left = not_done;
         hub.env.sleep(PAUSE).await;
     }
-}
-
-fn json_told(status: u16, text: String) -> Answered {
-    told(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, text)
-}
-
-/// What another server answers, on its way.
-fn passed(response: Response<Incoming>) -> Answered {
-    let kind = response.headers().get(CONTENT_TYPE).cloned();
-    let kind = kind.unwrap_or(HeaderValue::from_static(TEXT));
-    (response.status(), kind, State::Passed(response.into_body()))
 }
 
 /// Why a body was not taken.
@@ -584,15 +560,15 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
     let by_address = ["/api/query", "/api/suggest", LOOKUP].contains(&path);
     if head.method == Method::GET && by_address || is_opentsdb(path, text) {
         let url = head.uri.query().unwrap_or_default().as_bytes();
-        let (status, text) = opentsdb(store, path, (url, text), now(hub)).await;
-        return json_told(status, text);
+        let (status, text, warning) = opentsdb(store, path, (url, text), now(hub)).await;
+        return json_told(status, text).warned(warning);
     }
     if path == RemoteRead::PATH {
         return read_here(hub, store, text).await;
     }
     if !is_prometheus(path) && path != DELETE && path != EXPORT {
         return match begun(hub, store, head, text).await {
-            Ok((kind, state)) => (StatusCode::OK, HeaderValue::from_static(kind), state),
+            Ok(answered) => answered,
             Err(error) => refused(&head.headers, &error),
         };
     }
@@ -601,11 +577,7 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         return match Export::begin(store, &parameters).await {
             Ok(export) => {
                 let work = Work::new(&hub.asking, Made::Lines(Box::new(export)));
-                (
-                    StatusCode::OK,
-                    HeaderValue::from_static(STREAM),
-                    State::Text(Bytes::new(), Some(work)),
-                )
+                Answered::of(STREAM, State::Text(Bytes::new(), Some(work)))
             }
             Err((status, text)) => json_told(status, text),
         };
@@ -666,8 +638,8 @@ async fn prometheus_answer(
     };
     // One that fails in the middle has deleted a part, and is told when it is dropped.
     match deletion {
-        Some(deletion) if answered.0.is_success() => deletion.done(),
-        Some(deletion) if answered.0.is_client_error() => deletion.refused(),
+        Some(deletion) if answered.status.is_success() => deletion.done(),
+        Some(deletion) if answered.status.is_client_error() => deletion.refused(),
         _ => {}
     }
     answered
@@ -696,8 +668,7 @@ async fn read_here(hub: &Hub, store: &SeriesStore, request: &[u8]) -> Answered {
         Ok(RemoteRead::Whole(message)) => told(StatusCode::OK, RemoteRead::SAMPLES, message),
         Ok(RemoteRead::Stream(stream)) => {
             let work = Work::new(&hub.asking, Made::Chunks(stream));
-            let kind = HeaderValue::from_static(RemoteRead::STREAM);
-            (StatusCode::OK, kind, State::Text(Bytes::new(), Some(work)))
+            Answered::of(RemoteRead::STREAM, State::Text(Bytes::new(), Some(work)))
         }
         Err((status, why)) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -729,12 +700,7 @@ fn now(hub: &Hub) -> i64 {
     i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX)
 }
 
-async fn begun(
-    hub: &Hub,
-    store: &SeriesStore,
-    head: &Parts,
-    text: &[u8],
-) -> QueryResult<(&'static str, State)> {
+async fn begun(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> QueryResult<Answered> {
     let prepared = |parsed: QueryResult<Query>| {
         let mut query = parsed?;
         if accepts(&head.headers, ARROW_CONTENT_TYPE)
@@ -754,9 +720,11 @@ async fn begun(
     let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
     let mut work = Work::new(&hub.asking, Made::Rows(Box::new(answer)));
     let first = work.answer.next().await?;
+    let warning = work.answer.warning();
     // What is all there goes out at once, with its length.
     let rest = (!work.answer.is_ended()).then_some(work);
-    Ok((kind, first.map_or(State::End, |first| State::Text(first.into(), rest))))
+    let state = first.map_or(State::End, |first| State::Text(first.into(), rest));
+    Ok(Answered::of(kind, state).warned(warning))
 }
 
 /// A request's body, if it has at most so many bytes. What comes then is ours to do: the sender's

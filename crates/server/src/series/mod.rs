@@ -23,6 +23,7 @@
 //! (`rules/`), and he asks targets for their measurements (`scrape/`).
 
 mod access;
+mod answered;
 mod balance;
 mod bodies;
 mod callers;

@@ -50,6 +50,14 @@ impl Made {
         matches!(self, Self::Rows(answer) if answer.is_text())
     }
 
+    /// What is to be said of it beside what is in it.
+    pub(super) fn warning(&self) -> Option<&'static str> {
+        match self {
+            Self::Rows(answer) => answer.warning(),
+            Self::Lines(_) | Self::Chunks(_) => None,
+        }
+    }
+
     pub(super) fn is_ended(&self) -> bool {
         matches!(self, Self::Rows(answer) if answer.is_ended())
     }

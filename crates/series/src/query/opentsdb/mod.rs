@@ -84,33 +84,42 @@ pub fn opentsdb_fixed(path: &str) -> Option<String> {
     }
 }
 
-/// Answers a question: the status and JSON. Parameters stand in the URL, or all of it in the body;
-/// `now` is nanoseconds since 1970.
+/// What is said beside an answer that lacks points of which there are only rollups.
+const GONE: &str = "points have gone, of which there are only rollups: those answer avg, sum, min, \
+                    max, count, first and last at intervals that are multiples of theirs";
+
+/// Answers a question: the status, JSON, and what is to be said beside it, for which JSON of
+/// OpenTSDB's has no place. Parameters stand in the URL, or all of it in the body; `now` is
+/// nanoseconds since 1970.
 pub async fn opentsdb(
     store: &SeriesStore,
     path: &str,
     (url, body): (&[u8], &[u8]),
     now: i64,
-) -> (u16, String) {
+) -> (u16, String, Option<&'static str>) {
     let body = if body.is_empty() { Ok(Json::Null) } else { serde_json::from_slice(body) };
     let answered = match body {
         Err(why) => Err(Failure::Asked(format!("no JSON: {why}"))),
-        Ok(body) if path == "/api/suggest" => suggest(store, &form_pairs(url), &body).await,
-        Ok(body) if path == LOOKUP => lookup::lookup(store, &form_pairs(url), &body).await,
+        Ok(body) if path == "/api/suggest" => {
+            suggest(store, &form_pairs(url), &body).await.map(|text| (text, false))
+        }
+        Ok(body) if path == LOOKUP => {
+            lookup::lookup(store, &form_pairs(url), &body).await.map(|text| (text, false))
+        }
         Ok(body) => match asked(url, &body, now) {
             Ok(asked) => query(store, &asked).await,
             Err(why) => Err(Failure::Asked(why)),
         },
     };
     match answered {
-        Ok(answer) => (200, answer),
+        Ok((answer, are_missing)) => (200, answer, are_missing.then_some(GONE)),
         Err(why) => {
             let status = match why {
                 Failure::Timeout(_) | Failure::Source(_) => 503,
                 _ => 400,
             };
             let why = why.to_string();
-            (status, json!({ "error": { "code": status, "message": why } }).to_string())
+            (status, json!({ "error": { "code": status, "message": why } }).to_string(), None)
         }
     }
 }
@@ -133,8 +142,9 @@ pub fn opentsdb_expressions((url, body): (&[u8], &[u8]), now: i64) -> Result<Vec
     Ok(asked.queries.iter().map(|one| one.expression(&one.selector())).collect())
 }
 
-/// Answers all queries of a request, which have one time and one budget together.
-async fn query(store: &SeriesStore, asked: &Asked) -> Result<String, Failure> {
+/// Answers all queries of a request, which have one time and one budget together; and whether
+/// points have gone that were asked for.
+async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, bool), Failure> {
     let options = Options::default();
     let max_visits = options.max_visits / asked.queries.len().max(1) as u64;
     let mut answer = Answering {
@@ -149,7 +159,7 @@ async fn query(store: &SeriesStore, asked: &Asked) -> Result<String, Failure> {
         answer.one(asked, one).await?;
     }
     answer.text.push(']');
-    Ok(answer.text)
+    Ok((answer.text, answer.source.are_missing()))
 }
 
 /// An answer that is being made.

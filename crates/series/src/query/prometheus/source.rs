@@ -18,6 +18,7 @@ use plinth_promql::{
 };
 use std::collections::HashMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -71,13 +72,27 @@ pub(in crate::query) struct StoreSource<'a> {
     deadline: Deadline,
     /// Whether any series has native histograms, once somebody has looked.
     has_histograms: OnceLock<bool>,
+    /// Whether points have gone of a series that was read, and nothing is in their place.
+    are_missing: AtomicBool,
 }
 
 impl<'a> StoreSource<'a> {
     pub(in crate::query) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
         let deadline = Deadline::within(store, timeout);
-        let has_histograms = OnceLock::new();
-        Self { store, share: Mutex::new(Share::new(store)), deadline, has_histograms }
+        let (has_histograms, are_missing) = (OnceLock::new(), AtomicBool::new(false));
+        let share = Mutex::new(Share::new(store));
+        Self { store, share, deadline, has_histograms, are_missing }
+    }
+
+    /// Whether points have gone that were asked for, as far as series were read.
+    pub(in crate::query) fn are_missing(&self) -> bool {
+        self.are_missing.load(Ordering::Relaxed)
+    }
+
+    /// Notes what has gone of points that are to be read.
+    fn noted(&self, points: Points) -> Points {
+        self.are_missing.fetch_or(points.parts.are_missing, Ordering::Relaxed);
+        points
     }
 
     /// The series that meet conditions, at most so many.
@@ -174,7 +189,7 @@ impl Source for StoreSource<'_> {
         let span = Span::new((Bound::Excluded(after), Bound::Included(until)));
         let found = self.series(series, span).await?;
         let histograms = Histograms::begin(&found, span, series.may_have_histograms).await?;
-        Points::by_one(found, span, histograms).await
+        Ok(self.noted(Points::by_one(found, span, histograms).await?))
     }
 
     async fn read_windows(
@@ -188,7 +203,7 @@ impl Source for StoreSource<'_> {
         // Buckets of rollups say nothing of those.
         let histograms = Histograms::begin(&found, span, series.may_have_histograms).await?;
         if histograms.is_some() {
-            return Points::by_one(found, span, histograms).await;
+            return Ok(self.noted(Points::by_one(found, span, histograms).await?));
         }
         let summed = Summed::of(windows);
         let fit = |every: i64| match windows.are_aligned(every) {
@@ -199,7 +214,7 @@ impl Source for StoreSource<'_> {
         };
         let parts = found.parts(span, fit, Needed::of(windows.wanted)).await?;
         let windows = parts.every().map(|every| (windows, every));
-        Ok(Points { parts, have_ended: false, windows, summed, histograms })
+        Ok(self.noted(Points { parts, have_ended: false, windows, summed, histograms }))
     }
 
     fn beside(&self) -> usize {
