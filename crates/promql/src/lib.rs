@@ -75,8 +75,8 @@ use std::fmt::{self, Write as _};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Steps of a range query at most, as in Prometheus.
-pub const MAX_STEPS: i64 = 11_000;
+/// Steps of a range query behind its first one, at most, as in Prometheus.
+const MAX_STEPS: i64 = 11_000;
 
 /// How an expression is evaluated, and what it may hold.
 #[derive(Clone, Debug)]
@@ -212,14 +212,16 @@ pub async fn range<S: Source>(
             "a step above 0, and an end that is no earlier than the start, expected".into(),
         ));
     }
-    let count = (i128::from(last) - i128::from(first)) / i128::from(step) + 1;
-    if count > i128::from(MAX_STEPS) {
-        return Err(Error::Asked(format!(
-            "exceeded maximum resolution of {MAX_STEPS} points per timeseries: {count} steps; take a larger step"
-        )));
+    let behind = (i128::from(last) - i128::from(first)) / i128::from(step);
+    if behind > i128::from(MAX_STEPS) {
+        return Err(Error::Asked(
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query \
+             resolution (?step=XX)"
+                .into(),
+        ));
     }
     let node = parse(text).map_err(Error::Parse)?;
-    let steps = Steps { first, count: count as usize, step };
+    let steps = Steps { first, count: behind as usize + 1, step };
     Evaluator::new(source, options, steps).answer(text, &node, true).await
 }
 

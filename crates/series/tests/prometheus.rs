@@ -230,11 +230,25 @@ fn what_a_query_took_is_told_if_asked_for() {
     let looked_at = &counted["stats"]["samples"]["totalQueryableSamples"];
     assert_eq!(points.as_str().unwrap(), looked_at.to_string(), "{counted}");
     assert!(counted["stats"]["timings"]["execTotalTime"].as_f64().is_some_and(|time| time >= 0.0));
-    let (most, more) = (10_999, 11_000);
-    let ask = |end| ask(&store, "query_range", &format!("query=1&start=0&end={end}&step=1"));
-    assert_eq!(ask(most).0, 200);
-    let (status, text) = ask(more);
-    assert!(status == 400 && text.contains("1 to 11000 steps, not 11001"), "{text}");
+}
+
+/// As Prometheus counts them: what lies behind the first one. One less was the most.
+#[test]
+fn a_range_has_eleven_thousand_steps_behind_its_first() {
+    let store = store();
+    let ask =
+        |end, step| ask(&store, "query_range", &format!("query=1&start=0&end={end}&step={step}"));
+    let (status, text) = ask("11000", "1");
+    assert_eq!((status, text.matches(",\"1\"]").count()), (200, 11_001));
+    assert_eq!(ask("11000.999", "1").0, 200);
+    for (end, step) in [("11001", "1"), ("11000.001", "999ms"), ("9e8", "1ms")] {
+        let (status, text) = ask(end, step);
+        let words = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing \
+                     the query resolution (?step=XX)";
+        assert!(status == 400 && text.contains(words), "{text}");
+    }
+    let (status, text) = ask("-1", "1");
+    assert!(status == 400 && text.contains("end timestamp must not be before"), "{text}");
 }
 
 #[test]
@@ -295,7 +309,7 @@ fn what_is_wrong_is_named() {
         ("query", &long, "levels"),
         ("query_range", "query=x&start=0&end=10", "`step`"),
         ("query_range", "query=x&start=0&end=10&step=0", "`step`"),
-        ("query_range", "query=x&start=0&end=99999999&step=1", "steps"),
+        ("query_range", "query=x&start=0&end=99999999&step=1", "resolution"),
         ("series", "", "match[]"),
         ("series", "match[]=x{", "label"),
     ] {
