@@ -187,6 +187,13 @@ fn both_versions_of_remote_write_bring_them() {
         let told = ask(&store, "query_exemplars", "rate(took{path=\"/\"}[5m])", "start=0&end=60");
         let expected = r#"{"data":[{"exemplars":[{"labels":{"trace_id":"0af7"},"timestamp":14,"value":"1.5"}],"seriesLabels":{"__name__":"took","path":"/"}}],"status":"success"}"#;
         assert_eq!(told, expected);
+        for all in [
+            "start=-62135596800&end=253402300799",
+            "start=0001-01-01T00:00:00Z&end=9999-12-31T23:59:59Z",
+        ] {
+            let told = ask(&store, "query_exemplars", "rate(took{path=\"/\"}[5m])", all);
+            assert_eq!(told, expected, "{all}");
+        }
         let none = ask(&store, "query_exemplars", "took", "start=0&end=13");
         assert_eq!(none, r#"{"data":[],"status":"success"}"#);
     }

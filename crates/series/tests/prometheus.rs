@@ -572,6 +572,11 @@ fn lists_are_of_the_time_that_is_asked_about() {
         assert_eq!(names("match[]={host='a'}&"), expected, "{times}");
         // Also where no series are named.
         assert_eq!(names(""), expected, "{times}");
+        // What clients send for no bounds: the least and the greatest time that they have.
+        ("start=-62135596800&end=253402300799", all),
+        ("start=0001-01-01T00:00:00Z&end=9999-12-31T23:59:59.999Z", all),
+        ("start=253402300799&end=9.3e18", "[]"),
+        ("start=-9.3e18&end=0001-01-01T00:00:00Z", "[]"),
     }
     let at = "match[]=cpu.user&start=590&end=590";
     assert_eq!(data(&store, "series", at), r#"[{"__name__":"cpu.user","host":"a"}]"#);
@@ -584,7 +589,9 @@ fn lists_are_of_the_time_that_is_asked_about() {
         for matched in ["", "match[]=cpu.user&"] {
             for (times, told) in [
                 ("start=yesterday", "`start`"),
-                ("end=9.3e9", "`end`"),
+                ("end=NaN", "`end`"),
+                ("end=inf", "`end`"),
+                ("start=9999-12-31T23:59:59Z&end=1", "end timestamp must not be before"),
                 ("start=2&end=1", "end timestamp must not be before start timestamp"),
             ] {
                 let (status, text) = ask(&store, path, &format!("{matched}{times}"));

@@ -22,8 +22,8 @@ pub(super) async fn query(
     now: i64,
 ) -> Result<Reply, Failure> {
     let node = plinth_promql::parse(parameters.needed("query")?).map_err(Failure::Parse)?;
-    let start = parameters.time("start")?.unwrap_or(i64::MIN);
-    let end = parameters.time("end")?.unwrap_or(now);
+    let start = parameters.bound("start")?.unwrap_or(i64::MIN);
+    let end = parameters.bound("end")?.unwrap_or(now);
     if end < start {
         return Err(Failure::Asked("end timestamp must not be before start timestamp".into()));
     }

@@ -43,8 +43,8 @@ impl Export {
     }
 
     async fn of(store: &SeriesStore, parameters: &Parameters) -> Result<Self, Failure> {
-        let first = parameters.time("start")?.unwrap_or(i64::MIN);
-        let last = parameters.time("end")?.unwrap_or(i64::MAX);
+        let first = parameters.bound("start")?.unwrap_or(i64::MIN);
+        let last = parameters.bound("end")?.unwrap_or(i64::MAX);
         let all = selected(store, parameters).await?.ok_or_else(|| missing("match[]"))?;
         let mut share = Share::new(store);
         share.hold(all.len() * OVERHEAD).map_err(Failure::Source)?;

@@ -256,7 +256,7 @@ pub async fn delete_series(store: &SeriesStore, encoded: &[&[u8]]) -> (u16, Stri
 }
 
 async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), Failure> {
-    let (start, end) = (parameters.time("start")?, parameters.time("end")?);
+    let (start, end) = (parameters.bound("start")?, parameters.bound("end")?);
     let selectors = parameters.all("match[]").map(parse_selector).collect::<Result<Vec<_>, _>>();
     let selectors = selectors.map_err(|error| wrong_match(&error))?;
     if selectors.is_empty() {

@@ -7,6 +7,7 @@ use super::{Failure, missing};
 use crate::time::{duration, parse_moment};
 use crate::tree::Span;
 use plinth_promql::nanoseconds;
+use plinth_types::calendar::instant;
 
 /// How Prometheus' own programs write what is before everything, and behind it.
 const BEFORE_ALL: &str = "-292273086-05-16T16:47:06Z";
@@ -44,21 +45,28 @@ impl Parameters {
             Ok(seconds) => nanoseconds(seconds),
             Err(_) => parse_moment(text, Some(self.now)),
         };
-        let wrong = || {
-            let wanted = "seconds since 1970, RFC 3339 or a time such as now-1h expected";
-            Failure::Asked(format!("parameter `{name}`: {wanted}"))
-        };
-        found.map(Some).ok_or_else(wrong)
+        found.map(Some).ok_or_else(|| no_time(name))
+    }
+
+    /// The same of a bound of what is looked for: what lies before all times that there are is the
+    /// first of them, and what lies behind all the last. Programs say so for no bound at all.
+    pub(super) fn bound(&self, name: &str) -> Result<Option<i64>, Failure> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let end = |is_before: bool| Ok(Some(if is_before { i64::MIN } else { i64::MAX }));
+        match (text, text.parse::<f64>(), instant(text)) {
+            (BEFORE_ALL, ..) => end(true),
+            (BEHIND_ALL, ..) => end(false),
+            (_, Ok(seconds), _) if seconds.is_finite() && nanoseconds(seconds).is_none() => {
+                end(seconds < 0.0)
+            }
+            (_, Err(_), Some(time)) if i64::try_from(time).is_err() => end(time < 0),
+            _ => self.time(name),
+        }
     }
 
     /// From `start` to `end`, both included, of a list; `None` if neither is there.
     pub(super) fn span(&self) -> Result<Option<Span>, Failure> {
-        let bound = |name| match self.get(name) {
-            Some(BEFORE_ALL) => Ok(Some(i64::MIN)),
-            Some(BEHIND_ALL) => Ok(Some(i64::MAX)),
-            _ => self.time(name),
-        };
-        let (first, last) = (bound("start")?, bound("end")?);
+        let (first, last) = (self.bound("start")?, self.bound("end")?);
         if first.is_none() && last.is_none() {
             return Ok(None);
         }
@@ -86,6 +94,11 @@ impl Parameters {
         };
         found.map(Some).ok_or_else(wrong)
     }
+}
+
+fn no_time(name: &str) -> Failure {
+    let wanted = "seconds since 1970, RFC 3339 or a time such as now-1h expected";
+    Failure::Asked(format!("parameter `{name}`: {wanted}"))
 }
 
 /// The names and values of a form, or of what stands in a URL behind the question mark.
