@@ -6,9 +6,11 @@
 
 use plinth::Local;
 use plinth_env::block_on;
+use plinth_promql::Answered;
 use plinth_series::{
     Histogram, HistogramParts, SeriesStore, delete_series, is_prometheus, prometheus,
 };
+use std::time::Duration;
 
 /// A counter that rises by 10 every 15 seconds from 0 on, on two hosts, and begins anew on one of
 /// them; and a gauge.
@@ -502,7 +504,11 @@ fn a_condition_looks_at_all_series_of_a_metric() {
         store
     });
     assert_eq!(vector(&store, "m{host=~'.*20499'}"), "{__name__:m,host:h20499},7");
-    let (status, text) = ask(&store, "query", "query=m");
+    // At one time each has a value, and no more than that is held of it.
+    assert_eq!(vector(&store, "count(m)"), "{},2");
+    let told = block_on(store.promql("sum(m)", 600_000_000_000, Duration::from_secs(120)));
+    assert!(matches!(&told, Ok(Answered::Vector(found)) if found.len() == 1), "{told:?}");
+    let (status, text) = ask(&store, "query_range", "query=m&start=0&end=600&step=60");
     assert!(status == 400 && text.contains("more than 20000 series"), "{text}");
 }
 
@@ -566,17 +572,17 @@ fn lists_are_of_the_time_that_is_asked_about() {
         ("start=601", "[]"),
         ("end=-1", "[]"),
         ("start=-292273086-05-16T16:47:06Z&end=292277025-08-18T07:12:54.999999999Z", all),
+        // What clients send for no bounds: the least and the greatest time that they have.
+        ("start=-62135596800&end=253402300799", all),
+        ("start=0001-01-01T00:00:00Z&end=9999-12-31T23:59:59.999Z", all),
+        ("start=253402300799&end=9.3e18", "[]"),
+        ("start=-9.3e18&end=0001-01-01T00:00:00Z", "[]"),
     ] {
         let names =
             |matched: &str| data(&store, "label/__name__/values", &format!("{matched}{times}"));
         assert_eq!(names("match[]={host='a'}&"), expected, "{times}");
         // Also where no series are named.
         assert_eq!(names(""), expected, "{times}");
-        // What clients send for no bounds: the least and the greatest time that they have.
-        ("start=-62135596800&end=253402300799", all),
-        ("start=0001-01-01T00:00:00Z&end=9999-12-31T23:59:59.999Z", all),
-        ("start=253402300799&end=9.3e18", "[]"),
-        ("start=-9.3e18&end=0001-01-01T00:00:00Z", "[]"),
     }
     let at = "match[]=cpu.user&start=590&end=590";
     assert_eq!(data(&store, "series", at), r#"[{"__name__":"cpu.user","host":"a"}]"#);

@@ -25,7 +25,7 @@ impl SeriesStore {
         time: i64,
         timeout: Duration,
     ) -> std::result::Result<Answered, String> {
-        let source = StoreSource::new(self, timeout);
+        let source = StoreSource::new(self, timeout).for_one_time();
         let answer = plinth_promql::instant(&source, text, time, &Options::default()).await;
         answer.map(|answer| answer.value).map_err(|error: Failure| error.to_string())
     }

@@ -170,7 +170,10 @@ async fn query(
     let evaluated = async {
         match is_range {
             true => Ok(plinth_promql::range(&source, text, range(parameters)?, &options).await?),
-            false => Ok(plinth_promql::instant(&source, text, time, &options).await?),
+            false => {
+                let source = source.for_one_time();
+                Ok(plinth_promql::instant(&source, text, time, &options).await?)
+            }
         }
     };
     // Whoever evaluates looks at the time when rows have come, and they may not.

@@ -22,8 +22,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Series that an expression may read.
+/// Series that a selector may find; and one of an expression for one time alone, of which each has
+/// a value or two.
 const MAX_SERIES: usize = 20_000;
+const MAX_AT_ONE_TIME: usize = 1_000_000;
+/// What a series that was found takes besides its name, which is there three times, about.
+const SERIES: usize = 400;
 /// Metrics that a condition on names is compared with.
 const MAX_METRICS: usize = 10_000;
 /// Series that are looked up and compared with conditions without a pause for others.
@@ -68,20 +72,45 @@ pub(super) fn timed_out(timeout: Duration) -> String {
 /// A store for the time of one query.
 pub(in crate::query) struct StoreSource<'a> {
     store: &'a SeriesStore,
-    share: Mutex<Share>,
+    share: Mutex<Held>,
     deadline: Deadline,
+    /// Series that a selector may find.
+    most: usize,
     /// Whether any series has native histograms, once somebody has looked.
     has_histograms: OnceLock<bool>,
     /// Whether points have gone of a series that was read, and nothing is in their place.
     are_missing: AtomicBool,
 }
 
+/// What a query holds, in bytes.
+struct Held {
+    share: Share,
+    values: usize,
+    /// Of the series of selectors that found very many: those of others are few beside values.
+    series: usize,
+}
+
+impl Held {
+    fn count(&mut self) -> crate::Result<()> {
+        self.share.hold(self.values + self.series)
+    }
+}
+
 impl<'a> StoreSource<'a> {
     pub(in crate::query) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
         let deadline = Deadline::within(store, timeout);
         let (has_histograms, are_missing) = (OnceLock::new(), AtomicBool::new(false));
-        let share = Mutex::new(Share::new(store));
-        Self { store, share, deadline, has_histograms, are_missing }
+        let share = Mutex::new(Held { share: Share::new(store), values: 0, series: 0 });
+        Self { store, share, deadline, most: MAX_SERIES, has_histograms, are_missing }
+    }
+
+    /// For an expression at one time: how many series there may be is said by what they take.
+    pub(in crate::query) fn for_one_time(self) -> Self {
+        Self { most: MAX_AT_ONE_TIME, ..self }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether points have gone that were asked for, as far as series were read.
@@ -101,7 +130,19 @@ impl<'a> StoreSource<'a> {
         matchers: &[Matcher],
         limit: usize,
     ) -> Result<Vec<Found>, Error<crate::Error>> {
-        find_until(self.store, matchers, limit, Some(self.deadline)).await
+        let (mut count, mut bytes) = (0, 0);
+        let found = |found: &[Found]| {
+            count += found.len();
+            let more = found.iter().map(|one| SERIES + 3 * one.name.as_str().len()).sum::<usize>();
+            bytes += more;
+            if count <= MAX_SERIES {
+                return Ok(());
+            }
+            let mut held = self.held();
+            held.series += std::mem::take(&mut bytes);
+            held.count()
+        };
+        find_until(self.store, matchers, (limit, found), Some(self.deadline)).await
     }
 }
 
@@ -162,7 +203,7 @@ impl Source for StoreSource<'_> {
         &self,
         matchers: &[Matcher],
     ) -> Result<Vec<(Labels, Selected)>, Error<crate::Error>> {
-        let found = self.find_at_most(matchers, MAX_SERIES).await?;
+        let found = self.find_at_most(matchers, self.most).await?;
         let may_have_histograms = match self.has_histograms.get() {
             Some(known) => *known,
             None => {
@@ -244,7 +285,9 @@ impl Source for StoreSource<'_> {
     }
 
     fn hold(&self, values: usize) -> Result<(), crate::Error> {
-        self.share.lock().unwrap_or_else(PoisonError::into_inner).hold(values * size_of::<f64>())
+        let mut held = self.held();
+        held.values = values * size_of::<f64>();
+        held.count()
     }
 }
 
@@ -389,13 +432,13 @@ pub(in crate::query) async fn find(
     matchers: &[Matcher],
     limit: usize,
 ) -> Result<Vec<Found>, Error<crate::Error>> {
-    find_until(store, matchers, limit, None).await
+    find_until(store, matchers, (limit, |_: &[Found]| Ok(())), None).await
 }
 
 async fn find_until(
     store: &SeriesStore,
     matchers: &[Matcher],
-    limit: usize,
+    (limit, mut seen): (usize, impl FnMut(&[Found]) -> crate::Result<()>),
     deadline: Option<Deadline>,
 ) -> Result<Vec<Found>, Error<crate::Error>> {
     let (names, others): (Vec<&Matcher>, Vec<&Matcher>) =
@@ -426,7 +469,9 @@ async fn find_until(
             let found;
             (found, begin) =
                 store.search(&metric, &tags, least, AT_ONCE).await.map_err(Error::Source)?;
+            let before = all.len();
             all.extend(found.into_iter().filter(&fits));
+            seen(&all[before..]).map_err(Error::Source)?;
             if all.len() > limit {
                 return Err(Error::Asked(format!(
                     "more than {limit} series match; name more labels"
