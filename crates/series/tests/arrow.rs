@@ -133,7 +133,7 @@ fn same(row: &Row, line: &str) -> bool {
 
 /// Queries, the columns that their answers have, and the least number of rows.
 fn every_kind_of_query() -> [(String, &'static str, usize); 12] {
-    let range = r#""range": <"from": 0, "to": 4000000000>"#;
+    let range = r#""range": <"from": 0, "to": "4000000000ns">"#;
     [
         (format!(r#"{{"select": "x", {range}}}"#), "series time value integer", 5000),
         (

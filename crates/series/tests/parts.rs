@@ -235,7 +235,8 @@ fn query(random: &mut Random) -> String {
     let metric = ["x", "y", "z"][random.below(3) as usize];
     let (from, long) = (random.below(SPAN), random.below(SPAN));
     let to = if random.below(3) == 0 { from.saturating_sub(long) } else { from + long + 1 };
-    let range = format!(r#""from": {}, "to": {}"#, from * 1_000_000_000, to * 1_000_000_000);
+    let range =
+        format!(r#""from": "{}ns", "to": "{}ns""#, from * 1_000_000_000, to * 1_000_000_000);
     let order = if random.below(2) == 0 { "time" } else { "series" };
     let host = HOSTS[random.below(7) as usize];
     let tags = match random.below(3) {
@@ -413,7 +414,7 @@ fn points_that_are_sealed_and_merged_while_somebody_asks_are_there_once() {
                 all.sync().await.unwrap();
             }
             let text = format!(
-                r#"{{"{}": {}, "range": {{"from": 0, "to": {behind}}}, "output": {{"format": "csv", "timestamp": "raw"}}}}"#,
+                r#"{{"{}": {}, "range": {{"from": 0, "to": "{behind}ns"}}, "output": {{"format": "csv", "timestamp": "raw"}}}}"#,
                 ["select", "aggregate", "group-aggregate"][round % 3],
                 [
                     r#""x""#,

@@ -138,7 +138,7 @@ impl Model {
         let offset = if self.random.below(3) == 0 { self.random.below(50) as usize } else { 0 };
         let above = (self.random.below(3) == 0).then(|| self.random.below(100) as f64);
         let mut json = format!(
-            r#""range": {{"from": {from}, "to": "{to}"}}, "output": {{"format": "csv", "timestamp": "raw"}}"#
+            r#""range": {{"from": "{from}ns", "to": "{to}"}}, "output": {{"format": "csv", "timestamp": "raw"}}"#
         );
         let hosts_are_all = hosts.len() == 4;
         if !hosts_are_all {
@@ -494,7 +494,7 @@ fn functions_do_what_the_manual_says() {
 fn rows_have_akumulis_form() {
     let store = store(&[("x host=a", &[1.5, 2.0]), ("y host=a", &[7.0])]);
     let ask = |json: &str| ask(&store, json).unwrap();
-    let range = r#""range": {"from": 0, "to": 2000000001}"#;
+    let range = r#""range": {"from": 0, "to": "2000000001ns"}"#;
     assert_eq!(
         ask(&format!(r#"{{"select": "x", {range}}}"#)),
         "+x host=a\r\n+19700101T000001.000000000\r\n+1.5\r\n+x host=a\r\n+19700101T000002.000000000\r\n+2\r\n"

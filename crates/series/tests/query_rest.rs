@@ -98,7 +98,7 @@ fn range(random: &mut Random, span: i64) -> (String, Box<dyn Fn(i64) -> bool>, b
     let within = move |time: i64| {
         if from > to { to < time && time <= from } else { from <= time && time < to }
     };
-    (format!(r#""range": {{"from": {from}, "to": {to}}}"#), Box::new(within), from > to)
+    (format!(r#""range": {{"from": "{from}ns", "to": "{to}ns"}}"#), Box::new(within), from > to)
 }
 
 /// What a query for events asks for, as the model understands it.
@@ -661,7 +661,7 @@ fn buckets_of_several_metrics_where_all_conditions_hold_or_one_of_them() {
             );
             let query = format!(
                 r#"{{"group-aggregate": {{"metric": ["x", "z"], "step": "11s", "func": ["min", "sum", "max"]}},
-                    "range": {{"from": {from}, "to": {to}}}, {RAW}{tags_json}, {conditions}}}"#
+                    "range": {{"from": "{from}ns", "to": "{to}ns"}}, {RAW}{tags_json}, {conditions}}}"#
             );
             let mut expected: Vec<Row> = Vec::new();
             for metric in ["x", "z"] {

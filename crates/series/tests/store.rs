@@ -336,7 +336,7 @@ fn the_first_and_the_last_nanosecond_are_points_like_others() {
             r#""select": "m""#,
             r#""group-aggregate": {"metric": "m", "step": "1h", "func": "count"}"#,
         ] {
-            let query = format!(r#"{{{kind}, "range": {{"from": {from}, "to": {to}}}}}"#);
+            let query = format!(r#"{{{kind}, "range": {{"from": "{from}ns", "to": "{to}ns"}}}}"#);
             let query = Query::parse(query.as_bytes()).unwrap();
             let text =
                 block_on(async { store.query(&query).await.unwrap().collect().await }).unwrap();

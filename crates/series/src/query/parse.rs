@@ -582,8 +582,32 @@ fn range(fields: &mut Fields<'_>, now: Option<i64>) -> QueryResult<Option<Range>
     }
 }
 
+/// The beginnings of 2010 and of 2100, in seconds.
+const OUR_DAYS: (i128, i128) = (1_262_304_000, 4_102_444_800);
+
+/// The unit in which a number is a moment of our days. Digits alone are nanoseconds, but those
+/// would be a time in 1970 that hardly anybody means.
+fn missing_unit(number: i128) -> Option<&'static str> {
+    let (begin, end) = OUR_DAYS;
+    let units = [("s", 1), ("ms", 1_000), ("us", 1_000_000)];
+    let is_of = |(_, unit): &(&str, i128)| (begin * unit..end * unit).contains(&number);
+    units.into_iter().find(is_of).map(|(name, _)| name)
+}
+
 /// A time: a text, or nanoseconds as a number.
 fn time(field: &str, json: &Json, now: Option<i64>) -> QueryResult<i64> {
+    let digits = match json {
+        Json::Integer(number) => Some(*number),
+        Json::Text(text) => text.parse().ok(),
+        _ => None,
+    };
+    if let Some((number, unit)) = digits.and_then(|it| Some((it, missing_unit(it)?))) {
+        let why = format_args!(
+            "digits alone are nanoseconds, and these are about 1970: write a text with a unit, \
+             such as \"{number}{unit}\", or \"{number}ns\" if that is meant"
+        );
+        return Err(QueryError::field(field, why));
+    }
     let found = match json {
         Json::Integer(number) => i64::try_from(*number).ok(),
         Json::Text(text) => parse_moment(text, now),
