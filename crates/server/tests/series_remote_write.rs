@@ -259,6 +259,51 @@ fn bodies_that_are_no_message_are_refused() {
     assert_eq!(server.post("/api/v1/write", SECOND, &symbols).status, 204);
 }
 
+/// A block of snappy that says how many bytes it has, and comes to so many: a byte that is repeated
+/// by copies of 64 bytes, of which each takes three.
+fn bomb(said: usize, copies: usize) -> Vec<u8> {
+    let mut block = Vec::new();
+    let mut left = said;
+    while left >= 0x80 {
+        block.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    block.extend([left as u8, 0, b'x']);
+    block.extend([63 << 2 | 2, 1, 0].repeat(copies));
+    block
+}
+
+/// Bodies of some megabytes that come to hundreds of them, those that say so and those that don't.
+#[test]
+fn bombs_of_snappy_are_refused_by_what_they_say_and_by_what_they_are() {
+    const COPIES: usize = 10 << 20;
+    const REAL: usize = 1 + COPIES * 64;
+    let server = Taking::with(SeriesConfig::default());
+    let (real, small) = (bomb(REAL, COPIES), bomb(900_000, 300_000));
+    assert!(real.len() < 32 << 20 && small.len() < 1 << 20 && 300_000 * 64 > 16 << 20);
+    for headers in [SECOND, "Content-Encoding: snappy\r\n"] {
+        let too_much = server.post("/api/v1/write", headers, &real);
+        let told = too_much.text();
+        assert!(too_much.status == 400 && told.contains(&format!("has {REAL} bytes")), "{told}");
+        let liar = server.post("/api/v1/write", headers, &bomb(1000, COPIES));
+        let told = liar.text();
+        assert!(liar.status == 400 && told.contains("no block of snappy"), "{told}");
+    }
+    // InfluxDB's senders have no snappy.
+    let lines = server.post("/write", "Content-Encoding: snappy\r\n", &real);
+    assert!((400..500).contains(&lines.status), "{}", lines.text());
+    let read = |body: &[u8]| server.post("/api/v1/read", "Content-Encoding: snappy\r\n", body);
+    let too_long = read(&real);
+    assert!(too_long.status == 413 && too_long.text().contains("longer than 1 MiB"));
+    let too_much = read(&bomb(300_000 * 64 + 1, 300_000));
+    assert!(too_much.status == 400 && too_much.text().contains("may be"), "{}", too_much.text());
+    let liar = read(&small);
+    assert!(liar.status == 400 && liar.text().contains("no block of snappy"), "{}", liar.text());
+    // It goes on as if nothing had been, and holds nothing of them.
+    assert_eq!(server.post("/api/v1/write", SECOND, &block(&request(&[]))).status, 204);
+    assert!(server.get("/api/stats").text().contains(r#""body_bytes":"0""#));
+}
+
 /// The way back: both kinds of answers, each with its type, and what is no request.
 #[test]
 fn what_was_written_is_read_by_remote_read() {
