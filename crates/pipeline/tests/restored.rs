@@ -4,6 +4,9 @@
 //! It went on as if nothing had happened: whoever led believed it to have what it had acknowledged,
 //! and sent it no more of that; it voted all the while, for nodes that lacked what it had helped to
 //! commit. So it did where the one to whom it had acknowledged that was gone, too.
+//!
+//! Where that was the only one who could have told, the others go on without what was acknowledged,
+//! and it is the one that comes back who finds out.
 
 mod machines;
 
@@ -136,5 +139,52 @@ fn one_that_is_restored_from_before_an_election_gives_no_vote_to_who_knows_of_it
             let value = machines.get(leader, &format!("key{n}")).expect("a read");
             assert_eq!(value.as_deref(), Some("new"));
         }
+    }
+}
+
+/// Two of three are one that was away and one restored from before: they elect each other, and
+/// nobody among them can know. The third does, and it took part in nothing from then on, for ever,
+/// while every server told that all is well.
+#[test]
+fn a_member_that_has_what_a_restored_majority_has_lost_says_so_and_takes_no_part() {
+    for seed in 0..6 {
+        let mut machines = Machines::new(seed, 3, NodeConfig::default());
+        let keeper = machines.await_leader(|_| true);
+        let (restored, away) = ((keeper + 1) % 3, (keeper + 2) % 3);
+        machines.set(keeper, "old", "1").expect("a commit");
+        machines.sim.run_for(Duration::from_millis(500));
+        machines.crash(restored);
+        let older = copy(&machines, restored);
+        machines.open(restored).expect("it opens");
+        machines.sim.run_for(Duration::from_millis(500));
+        machines.crash(away);
+        for n in 0..5 {
+            machines.set(keeper, &format!("key{n}"), "new").expect("a commit");
+        }
+        machines.sim.run_for(Duration::from_millis(500));
+        machines.crash(keeper);
+        machines.crash(restored);
+        restore(&machines, restored, &older);
+        machines.open(restored).expect("it opens, and can't know");
+        machines.open(away).expect("it opens");
+        let leader = machines.await_leader(|_| true);
+        assert_eq!(machines.get(leader, "key0").expect("a read"), None, "the two have lost it");
+        machines.set(leader, "after", "1").expect("a commit");
+        machines.open(keeper).expect("it opens, and nobody has told it yet");
+        machines.sim.run_for(Duration::from_secs(2));
+        let failure = machines.host(keeper).failure().expect("it takes part").to_string();
+        for part in ["lost commits that were acknowledged", "older disks", "plinth salvage"] {
+            assert!(failure.contains(part), "seed {seed}: {failure}");
+        }
+        // The others go on, with what they have.
+        machines.set(leader, "after", "2").expect("a commit");
+        for at in [restored, away] {
+            assert!(machines.host(at).failure().is_none(), "seed {seed}: node {at}");
+        }
+        // Nor does a new process on the same directory take part.
+        machines.crash(keeper);
+        machines.open(keeper).expect("it opens");
+        machines.sim.run_for(Duration::from_secs(2));
+        assert!(machines.host(keeper).failure().is_some(), "seed {seed}: it takes part");
     }
 }

@@ -147,8 +147,11 @@ struct Lacks {
     /// The entry behind which the leader's log begins, or up to which it would have this node take
     /// rows: entries from before are missing here.
     behind: Option<EntryId>,
-    /// Why the node may take no part: what it acknowledged or promised is missing.
+    /// Why the node may take no part: what it acknowledged or promised is missing, or what is
+    /// committed here is missing in the leader.
     forgotten: Option<ReplicationError>,
+    /// Behind which entry the log began: what is known up to there may have come with rows.
+    taken_in: u64,
     heard: Heard,
 }
 
@@ -247,7 +250,7 @@ impl Core {
             known: commit,
             changing: None,
             answers: Vec::new(),
-            lacks: Lacks::default(),
+            lacks: Lacks { taken_in: begin.index, ..Lacks::default() },
             rest: None,
         };
         core.guard();

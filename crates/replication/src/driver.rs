@@ -308,7 +308,12 @@ impl Driver {
             self.tell();
         }
         if let Some(forgotten) = self.core.forgotten() {
-            probe!("replication: a member has lost what it acknowledged");
+            match forgotten {
+                ReplicationError::Lost(_) => {
+                    probe!("replication: a member has what the cluster has lost");
+                }
+                _ => probe!("replication: a member has lost what it acknowledged"),
+            }
             return Err(forgotten.clone().into());
         }
         while let Some(work) = self.core.work() {

@@ -32,13 +32,17 @@ pub enum ReplicationError {
     Behind(String),
     /// This node's disk has lost what it had acknowledged.
     Forgotten(String),
+    /// The other nodes have lost what is committed here.
+    Lost(String),
 }
 
 impl ReplicationError {
     /// FoundationDB's number, and what happened in particular.
     fn number(&self) -> (Error, &str) {
         match self {
-            Self::Malformed(what) | Self::Forgotten(what) => (Error::file_corrupt(), what),
+            Self::Malformed(what) | Self::Forgotten(what) | Self::Lost(what) => {
+                (Error::file_corrupt(), what)
+            }
             Self::Damaged(what) => (Error::checksum_failed(), what),
             Self::NewerFormat(what) => (Error::unsupported_operation(), what),
             Self::Incompatible(what) => (Error::incompatible_protocol_version(), what),
@@ -61,7 +65,9 @@ impl From<ReplicationError> for LogError {
     fn from(error: ReplicationError) -> Self {
         use ReplicationError as E;
         match error {
-            E::Malformed(what) | E::Damaged(what) | E::Forgotten(what) => Self::Malformed(what),
+            E::Malformed(what) | E::Damaged(what) | E::Forgotten(what) | E::Lost(what) => {
+                Self::Malformed(what)
+            }
             E::NewerFormat(what) => Self::ForeignFormat(what),
             E::Incompatible(what) => Self::Incompatible(what),
             E::Invalid(what) => Self::Option(what),
@@ -87,6 +93,7 @@ mod tests {
             (ReplicationError::TooLarge(what()), 2000),
             (ReplicationError::Behind(what()), 1037),
             (ReplicationError::Forgotten(what()), 1522),
+            (ReplicationError::Lost(what()), 1522),
         ];
         for (error, number) in numbers {
             let told = Error::from(&error);

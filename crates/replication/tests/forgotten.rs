@@ -1,5 +1,6 @@
 //! A node whose directory is an older copy is told by those who have heard of it: also by one that
-//! has never led it, since nodes say now and then in which term they are.
+//! has never led it, since nodes say now and then in which term they are. And one that has what the
+//! others have lost finds out by what the leader sends.
 
 use plinth_replication::planted::Planted;
 use plinth_replication::{
@@ -108,4 +109,70 @@ fn a_copy_from_before_an_election_is_told_by_one_that_never_led_it() {
     // The real one hears the same, and knows of it.
     third.receive(to_third).unwrap();
     assert!(third.forgotten().is_none());
+}
+
+/// A node whose log begins behind this entry, and that knows so many to be committed.
+fn node_that_knows(begin: EntryId, commit: u64) -> Core {
+    let members = node(3).members().clone();
+    let config = Config { planted: Planted::None, ..Config::of_members(3, members, 0, 3) };
+    let mut terms = Terms::new(begin);
+    (begin.index + 1..=10).for_each(|index| terms.push(EntryId { index, term: 4 }));
+    Core::new(config, terms, Promise { term: 6, vote: 0, commit }).unwrap()
+}
+
+/// What node 1 says that it has behind an entry.
+fn append(term: u64, (index, log_term): (u64, u64), entries: &[u64]) -> Message {
+    let bare = Message::bare(MessageKind::Append, 1, 3, term);
+    Message { index, log_term, entries: entries.to_vec(), ..bare }
+}
+
+fn behind(term: u64, index: u64, log_term: u64) -> Message {
+    Message { index, log_term, ..Message::bare(MessageKind::Behind, 1, 3, term) }
+}
+
+/// Only who leads in a term that is not over says what the cluster has.
+#[test]
+fn a_leader_without_what_is_committed_here_is_noticed_and_nothing_else_is() {
+    let learner = Message { from: 9, ..append(7, (5, 4), &[7]) };
+    for (message, is_lost, what) in [
+        (append(7, (5, 4), &[4, 4, 4, 7, 7, 7]), false, "8 were committed"),
+        (append(7, (5, 4), &[4, 4, 7, 7]), true, "entry 8 was committed"),
+        (append(6, (5, 4), &[6]), true, "who leads in this term has it from before"),
+        (append(7, (8, 7), &[]), true, "the entry before the first one"),
+        (append(7, (9, 7), &[]), false, "which may have lost"),
+        (append(5, (5, 4), &[5, 5, 5]), false, "an old leader's, that comes late"),
+        (append(7, (3, 4), &[4, 4, 4]), false, "a doubled one"),
+        (behind(7, 7, 5), true, "the log begins behind another entry"),
+        (behind(7, 7, 4), false, "it begins behind one that is here"),
+        (behind(7, 20, 7), false, "it begins behind one that is not here"),
+        (behind(5, 7, 5), false, "an old leader's log"),
+        (learner, false, "one that has no vote never leads"),
+    ] {
+        let mut core = node_that_knows(EntryId { index: 2, term: 2 }, 8);
+        let _ = core.receive(&message);
+        let lost = core.forgotten().map(ToString::to_string);
+        assert_eq!(lost.is_some(), is_lost, "{what}: {lost:?}");
+    }
+    // What is let go of has no term here.
+    let mut core = node_that_knows(EntryId { index: 7, term: 4 }, 8);
+    core.receive(&append(7, (3, 3), &[3])).unwrap();
+    assert!(core.forgotten().is_none(), "entry 4 is unknown here");
+}
+
+/// Rows are taken from any node: one of a later term may have given them, while who leads in this
+/// node's term, and is about to learn that it does no more, still sends.
+#[test]
+fn rows_of_a_later_term_prove_nothing_about_who_leads_in_this_one() {
+    let rows = EntryId { index: 8, term: 4 };
+    let late = append(6, (7, 4), &[6]);
+    let mut core = node_that_knows(rows, 8);
+    core.receive(&late).unwrap();
+    assert!(core.forgotten().is_none(), "{:?}", core.forgotten());
+    // Once a leader has said that more is committed, everything before it counts.
+    let tells = Message { commit: 10, ..append(7, (8, 4), &[4, 4]) };
+    core.receive(&tells).unwrap();
+    said(&mut core);
+    assert_eq!(core.committed(), 10);
+    core.receive(&append(8, (8, 6), &[6])).unwrap();
+    assert!(core.forgotten().is_some());
 }

@@ -124,6 +124,7 @@ pub const ALL: &[&str] = &[
     "replication: a leader whose disk stalls gives way",
     "replication: a member fails",
     "replication: a member has lost what it acknowledged",
+    "replication: a member has what the cluster has lost",
     "replication: a member waits for room on its disk",
     "replication: a proof waits for a sync of this node",
     "replication: entries that lost are voided",

@@ -1,12 +1,15 @@
 //! A cluster without a majority: what says how a database fares says that it can't be used, and
-//! for which want.
+//! for which want. What such a cluster had, or one that was restored in a wrong way, is brought into a
+//! new one. All with real servers.
 
 use super::common::scratch;
 use super::series::{ask, until};
-use super::{Cluster, count, status_until, unused_addresses};
+use super::{Cluster, command, count, status_until, unused_addresses};
 use plinth::Database;
 use plinth_env::{Env, block_on};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn plinth(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
@@ -134,4 +137,61 @@ fn a_majority_that_is_gone_for_good_is_restored_into_a_new_cluster() {
         }
         is_whole(&new, rows);
     }
+}
+
+/// Brings a directory to another place.
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+/// Waits for the end of a server that is to end by itself; gives its exit code and last words.
+fn ends(mut command: Command) -> (Option<i32>, String) {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    for _ in 0..600 {
+        if server.try_wait().unwrap().is_some() {
+            let output = server.wait_with_output().unwrap();
+            return (output.status.code(), String::from_utf8(output.stderr).unwrap());
+        }
+        block_on(Env::real().sleep(Duration::from_millis(100)));
+    }
+    server.kill().unwrap();
+    panic!("it goes on");
+}
+
+/// One server was away, another is restored from before: they have a majority, and lack what was
+/// acknowledged. The third has it; it followed for ever without taking anything, and all was well.
+#[test]
+fn what_a_restored_majority_has_lost_is_told_by_the_server_that_has_it_and_saved_from_there() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    let (dir, older) = (place.path().join("node-2"), place.path().join("older"));
+    let db = Database::connect(&cluster.file).unwrap();
+    (1..=10).for_each(|row| count(&db, &format!("row/{row}")).unwrap());
+    assert_eq!(cluster.servers[2].take().unwrap().terminate(), Some(0));
+    copy(&dir, &older);
+    cluster.start(2);
+    assert_eq!(cluster.servers[1].take().unwrap().terminate(), Some(0));
+    (11..=20).for_each(|row| count(&db, &format!("row/{row}")).unwrap());
+    for at in [2, 0] {
+        assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
+    }
+    block_on(Env::real().files().remove_dir_all(&dir)).unwrap();
+    copy(&older, &dir);
+    cluster.start(1);
+    cluster.start(2);
+    count(&db, "after").unwrap();
+    let (code, last_words) = ends(command(&cluster.place, &cluster.file, &cluster.addresses[0], 0));
+    assert_eq!(code, Some(3), "{last_words}");
+    for part in ["lost commits that were acknowledged", "older disks", "plinth salvage"] {
+        assert!(last_words.contains(part), "{last_words}");
+    }
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let saved = path("saved");
+    done(&["salvage", &path("node-0"), &saved]);
+    let new = place.path().join("new");
+    block_on(Env::real().files().create_dir_all(&new)).unwrap();
+    let new = Cluster::form(&new);
+    done(&["migrate", "--from", &saved, "--to", new.file.to_str().unwrap()]);
+    is_whole(&new, 20);
 }

@@ -1,5 +1,5 @@
 //! Whether a node has forgotten what it promised: its directory is an older copy, or its disk has
-//! lost what was synced.
+//! lost what was synced. And whether the others have.
 //!
 //! It can't know that by itself. Others can, in two ways:
 //!
@@ -11,6 +11,12 @@
 //!   far has been there and doesn't know it. So it finds out before it votes for a node that knows
 //!   better, whoever has led meanwhile.
 //!
+//! The other way round a node may know more than the cluster does: a majority has been restored
+//! from older disks, and has gone on without what was acknowledged since. Whoever has that knows
+//! entries to be committed in whose place the leader has others. What was committed is in the log
+//! of each later leader, so this is said of whoever leads in this node's term or a later one, and
+//! of nobody else: an old leader's append may be late, and what it has in that place may have lost.
+//!
 //! What nobody remembers nobody can tell: of a copy that was made in the term that still is, after
 //! the only node to which it has acknowledged more is gone; or when all others have been started
 //! anew.
@@ -20,8 +26,10 @@ use crate::NodeId;
 use crate::failure::ReplicationError;
 use crate::members::Part;
 use crate::message::{Message, MessageKind};
+use crate::terms::EntryId;
 use raft::StateRole;
 use std::collections::BTreeMap;
+use std::iter;
 
 /// How often a node says in which term it is: so many ticks.
 const SAY_TICKS: u64 = 50;
@@ -73,6 +81,10 @@ impl Core {
         if to != self.config.id || !self.members.part(from).is_some_and(Part::votes) {
             return;
         }
+        if let Some(lost) = self.lost_by_the_leader(message) {
+            self.lacks.forgotten = Some(lost);
+            return;
+        }
         let what = if asks(kind) && hint > own {
             format!(
                 "node {to} has spoken to node {from} in term {hint}, and knows of none after {own}"
@@ -90,9 +102,42 @@ impl Core {
         )));
     }
 
-    /// Why this node may take no part any more, if it has lost what it had acknowledged or
-    /// promised. A new process on the same directory doesn't know that before another node has told
-    /// it, and must not be started.
+    /// Says so if this node knows an entry to be committed in whose place the leader has another.
+    fn lost_by_the_leader(&self, message: &Message) -> Option<ReplicationError> {
+        let Message { kind, from, to, term, .. } = *message;
+        let says_entries = matches!(kind, MessageKind::Append | MessageKind::Behind);
+        if !says_entries || term < self.node.raft.term || !self.knows_by_a_leader() {
+            return None;
+        }
+        let before = EntryId { index: message.index, term: message.log_term };
+        let behind = (message.index + 1..).zip(&message.entries);
+        let theirs = behind.map(|(index, term)| EntryId { index, term: *term });
+        let is_another = |entry: &EntryId| {
+            let ours = self.terms().term_of(entry.index);
+            entry.index <= self.known && ours.is_some_and(|ours| ours != entry.term)
+        };
+        let EntryId { index, term: theirs } = iter::once(before).chain(theirs).find(is_another)?;
+        let ours = self.terms().term_of(index).unwrap_or_default();
+        Some(ReplicationError::Lost(format!(
+            "the cluster has lost commits that were acknowledged: entry {index} of term {ours} is \
+             committed on node {to}, as is all up to {}, and node {from}, which leads in term \
+             {term}, has one of term {theirs} in its place. A majority was restored from older \
+             disks. Node {to} takes no part any more, and has what is lost: keep its directory, \
+             and save the rows with `plinth salvage`",
+            self.known
+        )))
+    }
+
+    /// Whether what is known to be committed was told by a leader of this node's term, or of an
+    /// earlier one. Rows that were taken in may be of a later term than any of which this node has
+    /// heard, and say nothing of who leads in its own.
+    fn knows_by_a_leader(&self) -> bool {
+        self.known > self.lacks.taken_in
+    }
+
+    /// Why this node may take no part any more: it has lost what it had acknowledged or promised,
+    /// or the cluster has lost what is committed here. A new process on the same directory doesn't
+    /// know that before another node has told it, and must not be started.
     pub fn forgotten(&self) -> Option<&ReplicationError> {
         self.lacks.forgotten.as_ref()
     }
