@@ -148,13 +148,13 @@ pub fn open(
     let builder = builder.spoken(plan.spoken);
     let founder =
         Founder { builder: builder.clone(), env: env.clone(), dir: plan.dir.to_path_buf() };
-    let (trust, own) = (wish.trust.clone(), wish.own.clone());
+    let (trust, place) = (wish.trust.clone(), wish.own.clone());
     let forming = forming::form(env, wish, listener, Arc::new(founder));
     let Some(standing) = until_stopped(env, stop, forming) else { return Ok(None) };
     let standing = standing.map_err(|error| failed(error.into()))?;
     block_on(check_node(env, plan.dir, &standing)).map_err(failed)?;
     let mesh = Mesh::start(env, standing, trust);
-    mesh.is_at(&own);
+    mesh.is_at(&place);
     let opened = starting::interruptible(env, stop, || block_on(builder.open_member(mesh.clone())));
     let member = opened.map_err(|error| Failure::opening(plan.dir.display(), &error))?;
     let receiver = member.clone();
@@ -162,6 +162,9 @@ pub fn open(
     let receiver = member.clone();
     mesh.deliver_parcels_to(move |parcel| receiver.receive_parcel(parcel));
     follow_members(&mesh, &member);
+    if let Some(Membership { node, .. }) = member.membership() {
+        member.note_move(node, &place);
+    }
     follow_coordinators(env, plan.file.clone(), &member);
     Ok(Some(Member { member, mesh }))
 }

@@ -357,6 +357,11 @@ impl Inner {
         let opened =
             Node::open_member_again(&self.env, (&self.dir, lock), self.config.clone(), links);
         let opened = opened.await?;
+        if let (Some(before), Some(now)) = (node.participant(), opened.participant())
+            && let Some(here) = before.here()
+        {
+            now.note_move(now.node, &here);
+        }
         let newest = opened.replica.newest();
         assert!(newest >= node.replica.newest(), "a member goes back to version {newest}");
         *self.seat.write().unwrap_or_else(PoisonError::into_inner) = opened.endpoint();

@@ -185,8 +185,10 @@ impl Node {
         }
     }
 
-    /// A member of its cluster is at another address than it was. It is kept until whoever leads
-    /// has had the others told; said once more, that it is where it was takes it back.
+    /// A member of its cluster, this one or another, is at another address than it was. It is kept
+    /// until whoever leads has had the others told; said once more, that it is where it was takes
+    /// it back. To be called of this node when it has been opened: nobody else tells it, and when
+    /// it leads nobody else can have the others told.
     pub fn note_move(&self, node: NodeId, address: &str) {
         if let Some(participant) = self.participant() {
             participant.note_move(node, address);

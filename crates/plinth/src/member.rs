@@ -105,7 +105,8 @@ impl Member {
         self.host.be_removed();
     }
 
-    /// A member is at another address than it was.
+    /// A member, this one or another, is at another address than it was. Where this one is has to
+    /// be said when it has been opened.
     pub fn note_move(&self, member: u64, address: &str) {
         self.host.note_move(member, address);
     }

@@ -3,7 +3,7 @@
 //! whose directory is older than what it has acknowledged ends. All with real processes and files.
 
 use super::common::scratch;
-use super::{Cluster, command, count, members, status_until, unused_addresses};
+use super::{Cluster, command, count, judge, members, status_until, unused_addresses};
 use plinth::{ClusterFile, Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use std::path::Path;
@@ -64,6 +64,42 @@ fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
         said.contains("double takes 3 servers, and the cluster has 2 besides 1 that are excluded"),
         "{said}"
     );
+}
+
+/// A server that had moved heard from nobody where it is: once it led, clients were sent to its old
+/// address, and neither reads nor commits came through any more.
+#[test]
+fn a_server_that_has_moved_leads_at_its_new_address() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    let (env, db) = (Env::real(), Database::connect(&cluster.file).unwrap());
+    let old = place.path().join("old.cluster");
+    let line = block_on(env.files().read(&cluster.file)).unwrap();
+    block_on(env.files().replace(&old, &line)).unwrap();
+    count(&db, "row/1").unwrap();
+    // Only the one that moves has all that was acknowledged, so the other one can't lead.
+    assert_eq!(cluster.servers[1].take().unwrap().terminate(), Some(0));
+    count(&db, "row/2").unwrap();
+    drop(db);
+    for at in [0, 2] {
+        assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
+    }
+    cluster.addresses[2] = unused_addresses(1).remove(0);
+    cluster.start(1);
+    cluster.start(2);
+    let moved = cluster.addresses[2].clone();
+    let new = place.path().join("new.cluster");
+    let line = format!("test:three@{},{}\n", cluster.addresses[1], moved);
+    block_on(env.files().replace(&new, line.as_bytes())).unwrap();
+    for (file, row) in [(&old, "row/3"), (&new, "row/4")] {
+        let db = Database::connect(file).unwrap();
+        let status = status_until(&db, |status| members(status).0.contains(&moved));
+        assert_eq!(members(&status).0.len(), 3, "{:?}", members(&status));
+        count(&db, row).unwrap();
+    }
+    assert_eq!(cluster.leader(), 2);
+    judge(&Database::connect(&old).unwrap(), 4);
+    until_all_are_named(&cluster, &cluster.file);
 }
 
 /// Which member a status document is of.

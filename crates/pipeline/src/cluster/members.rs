@@ -12,7 +12,7 @@
 //! So no number is given to two nodes.
 
 use super::membership::Membership;
-use super::participant::Participant;
+use super::participant::{Participant, Seen};
 use super::plan::{Step, Wish, plan};
 use crate::batch::internal_request;
 use crate::batch_lock::lock;
@@ -216,6 +216,18 @@ impl Told {
     }
 }
 
+impl Seen {
+    /// Notes where a node is, if that is news to these members.
+    fn note(&mut self, members: &Members, node: NodeId, address: &str) {
+        match members.node(node).filter(|known| known.address != address) {
+            Some(known) => {
+                self.moved.insert(node, (known.address.clone(), address.to_owned()));
+            }
+            None => _ = self.moved.remove(&node),
+        }
+    }
+}
+
 impl Participant {
     /// What a node speaks, as far as this one knows.
     fn spoken(&self, node: NodeId) -> Option<Spoken> {
@@ -257,15 +269,21 @@ impl Participant {
         Err(refused)
     }
 
-    /// Another node is somewhere else than it was. That is kept until the members say so: whoever
-    /// leads, now or later, has the others told.
+    /// A node is somewhere else than it was. That is kept until the members say so: whoever leads,
+    /// now or later, has the others told. Where this node is itself holds for as long as it is
+    /// open.
     pub fn note_move(&self, node: NodeId, address: &str) {
         let members = self.standing().members;
-        let mut moved = lock(&self.moved);
-        match members.node(node).filter(|known| known.address != address) {
-            Some(known) => _ = moved.insert(node, (known.address.clone(), address.to_owned())),
-            None => _ = moved.remove(&node),
+        let mut seen = lock(&self.seen);
+        if node == self.node {
+            seen.here = Some(address.to_owned());
         }
+        seen.note(&members, node, address);
+    }
+
+    /// Where this node is, if it was told.
+    pub fn here(&self) -> Option<String> {
+        lock(&self.seen).here.clone()
     }
 
     /// A version of the leader that this node is, from before who is a member is looked at, and
@@ -291,7 +309,13 @@ impl Participant {
         if members.is_joint() {
             return None;
         }
-        let mut moved = lock(&self.moved);
+        let mut seen = lock(&self.seen);
+        // Nobody else tells a node that leads where it is; and what the members said when it was
+        // opened may have been of before.
+        if let Some(here) = seen.here.clone() {
+            seen.note(members, self.node, &here);
+        }
+        let moved = &mut seen.moved;
         // Whoever was moved meanwhile has been heard of elsewhere, and maybe later.
         moved.retain(|node, (was_at, _)| {
             members.node(*node).is_some_and(|known| known.address == *was_at)

@@ -42,6 +42,16 @@ struct Place {
     is_ready: bool,
 }
 
+/// What a node has noticed of others, and was told of itself.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Who says to be somewhere else than the members say: where those had it then, and where it
+    /// is.
+    pub moved: BTreeMap<NodeId, (String, String)>,
+    /// Where this node is, once it was told.
+    pub here: Option<String>,
+}
+
 /// A member of a cluster.
 pub(crate) struct Participant {
     pub replica: Arc<Replica>,
@@ -57,9 +67,7 @@ pub(crate) struct Participant {
     leadership: Posted<Leadership>,
     /// Everything up to here has been applied.
     pub(super) applied: Posted<Version>,
-    /// Who says to be somewhere else than the members say: where those had it then, and where it
-    /// is.
-    pub(super) moved: Mutex<BTreeMap<NodeId, (String, String)>>,
+    pub(super) seen: Mutex<Seen>,
     /// What went wrong when it ended.
     closed: Posted<Option<NodeResult<()>>>,
 }
@@ -83,7 +91,7 @@ impl Participant {
             place: Posted::default(),
             leadership: Posted::default(),
             applied,
-            moved: Mutex::default(),
+            seen: Mutex::default(),
             closed: Posted::default(),
         })
     }
