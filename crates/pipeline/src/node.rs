@@ -254,10 +254,9 @@ impl Node {
                 let (standing, membership) = (participant.standing(), participant.membership());
                 let catching_up = participant.progress.get();
                 let held_back = participant.held_back(&standing.members);
-                (
-                    participant.leader(),
-                    Some(ShownMember { standing, membership, catching_up, held_back }),
-                )
+                let stalled = participant.stalled();
+                let member = ShownMember { standing, membership, catching_up, held_back, stalled };
+                (participant.leader(), Some(member))
             }
         };
         Shown { replica: self.replica.clone(), leader, member }

@@ -25,6 +25,8 @@ pub(crate) struct ShownMember {
     pub catching_up: Option<CatchingUp>,
     /// Who keeps the cluster's protocol from rising, if somebody does.
     pub held_back: Option<HeldBack>,
+    /// If it leads: who has taken nothing for long although it lacks entries.
+    pub stalled: Vec<NodeId>,
 }
 
 impl ShownMember {

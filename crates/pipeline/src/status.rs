@@ -386,7 +386,13 @@ fn member(member: &ShownMember) -> Value {
     let lags = member.lags();
     let shown = |node: &MemberNode| {
         let lag = lags.iter().find(|(id, _)| *id == node.id).map(|(_, lag)| *lag);
-        json!({ "address": node.address, "lag_entries": lag, "node": node.id })
+        let stalled = member.stalled.contains(&node.id);
+        json!({
+            "address": node.address,
+            "lag_entries": lag,
+            "node": node.id,
+            "stalled": stalled,
+        })
     };
     let those = |votes: bool| {
         let nodes = membership.members.nodes.iter().filter(|node| node.part.votes() == votes);

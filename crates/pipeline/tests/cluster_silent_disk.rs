@@ -1,5 +1,6 @@
 //! Members whose disks hang: a follower says so, nobody waits for it, and it heals when the disk
-//! answers; a leader lets another one lead.
+//! answers; a leader lets another one lead. And of whoever takes nothing for long the one that
+//! leads tells.
 
 #[path = "common/heard.rs"]
 mod heard;
@@ -135,4 +136,31 @@ fn a_leader_that_can_not_write_its_tables_lets_another_one_lead() {
         machines.sim.run_for(Duration::from_millis(50));
     }
     assert_eq!(machines.host(first).failure(), None, "it may answer yet");
+}
+
+/// It could be reached, so it was counted on: that one server may fail was said of a cluster in
+/// which no commit would have come about then.
+#[test]
+fn a_follower_that_takes_nothing_is_told_by_who_leads() {
+    let (machines, leader) = formed(1);
+    let silent = (leader + 1) % 3;
+    let stalled = || -> Vec<usize> {
+        let endpoint = machines.host(leader).endpoint();
+        let status = machines.sim.run_until(endpoint.status_json()).expect("a status");
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        let voters = &status["cluster"]["plinth"]["member"]["voters"];
+        assert!((0..3).all(|at| voters[at]["stalled"].is_boolean()), "{voters}");
+        (0..3).filter(|at| voters[at]["stalled"] == true).collect()
+    };
+    put(&machines, 40);
+    assert_eq!(stalled(), [0; 0], "all is well");
+    silence(&machines, silent, true);
+    put(&machines, 20);
+    assert_eq!(stalled(), [0; 0], "it may be slow");
+    put(&machines, 15);
+    assert_eq!(stalled(), [silent]);
+    assert_eq!(machines.await_leader(|_| true), leader, "nobody had to miss it");
+    silence(&machines, silent, false);
+    put(&machines, 5);
+    assert_eq!(stalled(), [0; 0], "it takes what it lacks");
 }

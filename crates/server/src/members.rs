@@ -20,6 +20,8 @@ struct Member {
     /// If not, it follows: it has all rows, and answers reads.
     votes: bool,
     lag_entries: Value,
+    /// It lacks entries, and takes none, as whoever leads knows: no commit can count on it.
+    is_stalled: bool,
 }
 
 impl Member {
@@ -41,7 +43,8 @@ fn members(document: &Map<String, Value>, connected: &BTreeMap<u64, bool>) -> Ve
             let is_reachable = Some(node) == us || connected.get(&node).copied().unwrap_or(false);
             let address = known["address"].as_str()?.to_owned();
             let lag_entries = known["lag_entries"].clone();
-            Some(Member { node, address, is_reachable, votes, lag_entries })
+            let is_stalled = known["stalled"] == true;
+            Some(Member { node, address, is_reachable, votes, lag_entries, is_stalled })
         };
         all.filter_map(member).collect::<Vec<_>>()
     };
@@ -64,7 +67,9 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
     let voters = || members.iter().filter(|member| member.votes);
     let (all, majority) = (voters().count(), voters().count() / 2 + 1);
     let reachable = voters().filter(|member| member.is_reachable).count();
-    let spare = reachable.saturating_sub(majority);
+    // One that takes nothing is there, and no commit comes about by it.
+    let taking = voters().filter(|member| member.is_reachable && !member.is_stalled).count();
+    let spare = taking.saturating_sub(majority);
     let coordinator = |member: &Member| json!({ "address": member.address, "protocol": protocol, "reachable": member.is_reachable });
     document["client"]["coordinators"] = json!({
         "coordinators": voters().map(coordinator).collect::<Value>(),
@@ -79,8 +84,8 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         "max_zone_failures_without_losing_availability": spare,
         "max_zone_failures_without_losing_data": spare,
     });
-    cluster["full_replication"] = json!(reachable == all);
-    cluster["data"]["state"] = data_state(all, majority, reachable);
+    cluster["full_replication"] = json!(taking == all);
+    cluster["data"]["state"] = data_state(all, majority, (reachable, taking));
     let nobody_leads = cluster["plinth"]["member"]["leader"].is_null();
     for member in members.iter().filter(|member| Some(member.node) != us) {
         cluster["processes"][member.id()] = process(member);
@@ -92,6 +97,7 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         messages.push(unreachable(&gone, (reachable >= majority).then_some(spare)));
         document["client"]["database_status"]["healthy"] = json!(false);
     }
+    tell_stalled(document, &members);
     if reachable < majority {
         let missing = format!(
             "{reachable} of {all} servers that vote can be reached from here, and it takes {majority}"
@@ -111,12 +117,28 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
     }
 }
 
+/// Says who can be reached, and takes nothing.
+fn tell_stalled(document: &mut Map<String, Value>, members: &[Member]) {
+    for member in members.iter().filter(|member| member.is_reachable && member.is_stalled) {
+        let description = format!(
+            "{} can be reached, lacks {} entries, and has taken none for half a minute or longer: \
+             no commit can count on it. Look at its log, and at its status.",
+            member.address, member.lag_entries
+        );
+        let messages = document["cluster"]["messages"].as_array_mut();
+        messages.into_iter().for_each(|messages| {
+            messages.push(json!({ "name": "member_stalled", "description": description }));
+        });
+        document["client"]["database_status"]["healthy"] = json!(false);
+    }
+}
+
 /// How many copies of the rows can be reached, in FoundationDB's words. What is committed is on a
 /// majority: where that is out of reach, the newest of it may be on nobody who is left.
-fn data_state(all: usize, majority: usize, reachable: usize) -> Value {
+fn data_state(all: usize, majority: usize, (reachable, taking): (usize, usize)) -> Value {
     let state = |name: &str, remaining: usize, description: Option<&str>| {
         let mut state = json!({
-            "healthy": reachable == all,
+            "healthy": taking == all,
             "min_replicas_remaining": remaining,
             "name": name,
         });
@@ -125,10 +147,12 @@ fn data_state(all: usize, majority: usize, reachable: usize) -> Value {
         }
         state
     };
-    if reachable == all {
+    if taking == all {
         state("healthy", all, None)
+    } else if reachable == all {
+        state("healing", taking, Some("Not every server takes what is committed."))
     } else if reachable >= majority {
-        state("healing", reachable, Some("Not every copy of the rows can be reached."))
+        state("healing", taking, Some("Not every copy of the rows can be reached."))
     } else {
         let lacking = "The newest rows may be on none of the servers that can be reached.";
         state("missing_data", 0, Some(lacking))
@@ -291,6 +315,33 @@ mod tests {
             let recovery = &cluster["recovery_state"]["name"];
             assert_eq!(recovery == "reading_coordinated_state", is_lost, "{recovery}");
         }
+    }
+
+    /// It was counted on, and each commit stopped when one more was lost.
+    #[test]
+    fn one_that_can_be_reached_and_takes_nothing_is_not_counted_on() {
+        let mut document = document(3);
+        document["cluster"]["plinth"]["member"]["voters"][1]["stalled"] = json!(true);
+        document["cluster"]["plinth"]["member"]["voters"][1]["lag_entries"] = json!(7);
+        let mut gone = document.clone();
+        add(&mut document, &BTreeMap::from([(2, true), (3, true)]), "0fdb");
+        let cluster = &document["cluster"];
+        assert_eq!(cluster["messages"][0]["name"], "member_stalled");
+        let told = cluster["messages"][0]["description"].as_str();
+        assert!(told.is_some_and(|told| told.starts_with("10.0.0.2:4500 can be reached, lacks 7")));
+        assert_eq!(document["client"]["database_status"]["healthy"], false);
+        assert_eq!(cluster["fault_tolerance"]["max_zone_failures_without_losing_availability"], 0);
+        assert_eq!(cluster["fault_tolerance"]["max_zone_failures_without_losing_data"], 0);
+        assert_eq!(cluster["full_replication"], false);
+        let state = &cluster["data"]["state"];
+        let found = (&state["name"], &state["healthy"], &state["min_replicas_remaining"]);
+        assert_eq!(found, (&json!("healing"), &json!(false), &json!(2)));
+        assert_eq!(document["client"]["coordinators"]["quorum_reachable"], true);
+        assert_eq!(servers(&Value::Object(document))["may_fail"], 0);
+        // Of one that is gone that is enough to say.
+        add(&mut gone, &BTreeMap::from([(2, false), (3, true)]), "0fdb");
+        let messages = gone["cluster"]["messages"].as_array();
+        assert_eq!(messages.map(Vec::len), Some(1), "{messages:?}");
     }
 
     /// Between two leaders nothing is answered either.

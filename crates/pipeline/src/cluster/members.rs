@@ -57,6 +57,7 @@ pub(crate) async fn run(this: Arc<Participant>) {
         if this.membership().is_removed() {
             return this.be_removed();
         }
+        lock(&this.seen).stalls.look(&this.standing(), replica.env.now());
         if this.with_moved().is_some()
             && this.ready_leader().is_ok()
             && let Err(error) = tell_moved(&this).await
@@ -237,6 +238,11 @@ impl Participant {
     /// Who keeps the protocol of these members from rising, as far as this node knows.
     pub fn held_back(&self, members: &Members) -> Option<HeldBack> {
         HeldBack::find(members, |node| self.spoken(node))
+    }
+
+    /// Who follows this node, and has taken nothing for long although it lacks entries.
+    pub fn stalled(&self) -> Vec<NodeId> {
+        lock(&self.seen).stalls.stalled(self.replica.env.now())
     }
 
     /// Takes in a new node: see [`crate::Node::take_in`].

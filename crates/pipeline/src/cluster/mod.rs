@@ -50,6 +50,7 @@ mod participant;
 mod plan;
 mod posted;
 mod progress;
+mod stalls;
 mod tasks;
 mod term;
 mod upkeep;

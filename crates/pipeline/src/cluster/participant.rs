@@ -8,6 +8,7 @@ use super::giving::{Giver, Giving};
 use super::membership::Membership;
 use super::posted::Posted;
 use super::progress::Progress;
+use super::stalls::Stalls;
 use crate::failure::{NodeError, NodeResult};
 use crate::leader::Leader;
 use crate::replica::Replica;
@@ -50,6 +51,8 @@ pub(super) struct Seen {
     pub moved: BTreeMap<NodeId, (String, String)>,
     /// Where this node is, once it was told.
     pub here: Option<String>,
+    /// Whoever takes nothing, while this node leads.
+    pub stalls: Stalls,
 }
 
 /// A member of a cluster.
