@@ -77,8 +77,9 @@ impl Failure {
     /// A server can't begin. Whose address is taken is told by which setting to name another one.
     pub fn serving(error: &Error) -> Self {
         let mut failure = Self::of("cannot serve", error);
-        let setting = error.detail().and_then(|detail| detail.split(' ').next());
-        if let Some(setting) = setting.filter(|_| *error == Error::address_in_use()) {
+        // An address without a setting is one that none asked for.
+        let setting = error.detail().and_then(|detail| detail.split_once(' '));
+        if let Some((setting, _)) = setting.filter(|_| *error == Error::address_in_use()) {
             let hint = format!(
                 "; another program listens there, a server perhaps: name another address by --{setting} IP:PORT"
             );

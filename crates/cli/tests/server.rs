@@ -205,12 +205,17 @@ fn a_server_that_can_not_listen_there_makes_no_database() {
     let (env, place) = (Env::real(), scratch());
     let taken = block_on(env.sockets().listen(([127, 0, 0, 1], 0).into())).unwrap();
     let taken = taken.local_address().to_string();
+    // Ports of datagrams are others than those of connections.
+    let datagrams = env.sockets().datagrams(([127, 0, 0, 1], 0).into()).unwrap();
+    let taken_by_datagrams = datagrams.local_address().to_string();
     for (setting, address, why) in [
         ("listen", "0.0.0.0:0", "can be reached by other machines"),
         ("http", "0.0.0.0:0", "can be reached by other machines"),
         ("listen", &taken, "address_in_use"),
         ("http", &taken, "address_in_use"),
         ("series-http", &taken, "address_in_use"),
+        ("series-resp", &taken, "address_in_use"),
+        ("series-udp", &taken_by_datagrams, "address_in_use"),
     ] {
         let dir = place.path().join("db");
         let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"));

@@ -84,6 +84,8 @@ pub(crate) async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
     let tls = Tls::default();
     // All at once: two settings may name the same.
     let mut listeners = Vec::new();
+    #[cfg(feature = "series")]
+    let mut datagrams = Vec::new();
     for (setting, address, purpose) in asked(config) {
         let told = |error: Error| {
             let detail = error.detail().unwrap_or_default().to_owned();
@@ -95,7 +97,43 @@ pub(crate) async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
         if purpose != Purpose::Datagrams {
             let listening = Wanted::asked(address).listen(env).await;
             listeners.push(listening.map_err(|error| told(error.into()))?);
+            continue;
         }
+        #[cfg(feature = "series")]
+        datagrams.push(Wanted::asked(address).datagrams(env).map_err(|error| told(error.into()))?);
     }
     Ok(())
+}
+
+/// The settings that ask for addresses, each with its address, for [`with_setting`].
+pub(crate) fn settings(config: &ServerConfig) -> Vec<(&'static str, SocketAddr)> {
+    asked(config).map(|(setting, address, _)| (setting, address)).collect()
+}
+
+/// The error of a listener that can't be made names its address alone: with the setting that asks
+/// for that. Somebody may have begun to listen there since [`check`].
+pub(crate) fn with_setting(error: Error, settings: &[(&'static str, SocketAddr)]) -> Error {
+    let is_it = |address: &SocketAddr| error.detail() == Some(address.to_string().as_str());
+    match settings.iter().find(|(_, address)| is_it(address)) {
+        Some((setting, address)) => error.clone().with_detail(format!("{setting} {address}")),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_listens_where_this_server_is_to_is_told_by_the_setting() {
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let settings = [("http", at(1)), ("series-resp", at(2))];
+        let told = |detail: &str| {
+            let error = Error::address_in_use().with_detail(detail.to_owned());
+            with_setting(error, &settings).detail().map(str::to_owned)
+        };
+        assert_eq!(told("127.0.0.1:2").as_deref(), Some("series-resp 127.0.0.1:2"));
+        assert_eq!(told("127.0.0.1:3").as_deref(), Some("127.0.0.1:3"));
+        assert_eq!(told("http 127.0.0.1:1").as_deref(), Some("http 127.0.0.1:1"), "it says so");
+    }
 }

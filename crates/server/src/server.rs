@@ -103,7 +103,8 @@ impl Server {
     /// cluster file that is none, or names other servers, or one that speaks TLS where this one
     /// doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, config: ServerConfig) -> Result<Self> {
-        starting(endpoint, config).await
+        let settings = reach::settings(&config);
+        starting(endpoint, config).await.map_err(|error| reach::with_setting(error, &settings))
     }
 
     async fn begin(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
