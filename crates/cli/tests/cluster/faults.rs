@@ -6,6 +6,7 @@ use super::{Cluster, Running, command, count, judge};
 use plinth::Database;
 use plinth_env::{Env, block_on};
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// One after the other: whoever leads is killed, a follower is, whoever leads is ended, stopped, a
@@ -45,43 +46,65 @@ int fdatasync(int fd) { return sync_by(SYS_fdatasync, fd); }
 
 /// A disk fails a sync under a server of a cluster: nobody knows what is on it. The server ends,
 /// says why in its last words and by its exit code, and the others go on; started again it is a
-/// member as before.
+/// member as before. So it is with one that follows, and with the one that leads.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_whose_sync_fails_ends_and_says_why_while_the_others_go_on() {
     let place = scratch();
     let mut cluster = Cluster::form(place.path());
     let (env, db) = (Env::real(), Database::connect(&cluster.file).unwrap());
-    count(&db, "row/1").unwrap();
     let source = place.path().join("syncs.c");
     let (library, mark) = (place.path().join("syncs.so"), place.path().join("fail"));
     block_on(env.files().replace(&source, FAILING_SYNCS.as_bytes())).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
     assert!(compiler.status().unwrap().success(), "the linker that Rust needs compiles C");
+    let mut rows = 0;
+    let mut commit = || {
+        rows += 1;
+        count(&db, &format!("row/{rows}")).unwrap();
+    };
+    for leads in [false, true] {
+        commit();
+        let at = with_library(&mut cluster, leads, (&library, &mark));
+        let mut server = cluster.servers[at].take().unwrap();
+        block_on(env.files().replace(&mark, b"")).unwrap();
+        commit();
+        let mut last_words = String::new();
+        server.child.stderr.take().unwrap().read_to_string(&mut last_words).unwrap();
+        assert_eq!(server.child.wait().unwrap().code(), Some(1), "{last_words}");
+        let last = last_words.trim_end().lines().last().unwrap_or_default();
+        for what in ["the database in", &format!("node-{at}"), "1510", "sync", "os error 5"] {
+            assert!(last.contains(what), "leads: {leads}, {what:?} is missing: {last_words}");
+        }
+        commit();
+        block_on(env.files().remove(&mark)).unwrap();
+        cluster.start(at);
+        // It counts again: another one may go.
+        let other = (at + 1) % 3;
+        cluster.servers[other].take().unwrap().kill();
+        commit();
+        cluster.start(other);
+    }
+    judge(&db, rows);
+}
+
+/// Starts a server with the library; gives which. It follows, or is brought to lead.
+#[cfg(target_os = "linux")]
+fn with_library(cluster: &mut Cluster, leads: bool, (library, mark): (&Path, &Path)) -> usize {
     let at = (cluster.leader() + 1) % 3;
     assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
     let mut failing = command(&cluster.place, &cluster.file, &cluster.addresses[at], at);
-    failing
-        .env("LD_PRELOAD", &library)
-        .env("SYNCS_FAIL_ONCE_THERE_IS", &mark)
-        .stderr(Stdio::piped());
-    let mut server = Running::of(&mut failing);
-    block_on(env.files().replace(&mark, b"")).unwrap();
-    count(&db, "row/2").unwrap();
-    let mut last_words = String::new();
-    server.child.stderr.take().unwrap().read_to_string(&mut last_words).unwrap();
-    assert_eq!(server.child.wait().unwrap().code(), Some(1), "{last_words}");
-    let last = last_words.trim_end().lines().last().unwrap_or_default();
-    for what in ["the database in", &format!("node-{at}"), "1510", "sync", "os error 5"] {
-        assert!(last.contains(what), "{what:?} is missing: {last_words}");
+    failing.env("LD_PRELOAD", library).env("SYNCS_FAIL_ONCE_THERE_IS", mark).stderr(Stdio::piped());
+    cluster.servers[at] = Some(Running::of(&mut failing));
+    while leads {
+        let leader = cluster.leader();
+        if leader == at {
+            break;
+        }
+        // Whoever leads hands over to one of the two.
+        assert_eq!(cluster.servers[leader].take().unwrap().terminate(), Some(0));
+        cluster.start(leader);
     }
-    count(&db, "row/3").unwrap();
-    block_on(env.files().remove(&mark)).unwrap();
-    cluster.start(at);
-    // It counts again: another one may go.
-    let other = (at + 1) % 3;
-    cluster.servers[other].take().unwrap().kill();
-    count(&db, "row/4").unwrap();
-    judge(&db, 4);
+    at
 }

@@ -1,12 +1,13 @@
 //! A cluster without a majority: what says how a database fares says that it can't be used, and
-//! for which want. What such a cluster had, or one that was restored in a wrong way, is brought into a
-//! new one. All with real servers.
+//! for which want. What such a cluster had, or one that was restored in a wrong way, is brought
+//! into a new one. All with real servers.
 
 use super::common::scratch;
 use super::series::{ask, until};
 use super::{Cluster, command, count, status_until, unused_addresses};
 use plinth::Database;
 use plinth_env::{Env, block_on};
+use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -33,8 +34,16 @@ fn a_cluster_without_a_majority_has_not_recovered_and_says_so_wherever_it_is_ask
     let well = status_until(&db, |status| status["client"]["database_status"]["healthy"] == true);
     assert_eq!(well["cluster"]["recovery_state"]["name"], "fully_recovered", "{well}");
     assert_eq!(well["cluster"]["data"]["state"]["min_replicas_remaining"], 3, "{well}");
+    let before = shown_by_each(&cluster, &pages);
     cluster.servers[0].take().unwrap().kill();
     count(&db, "row/2").unwrap();
+    let shown = until_shown(&pages[2], |shown| shown["may_fail"] == 0);
+    let reachable = |at: usize| {
+        let members = shown["members"].as_array().unwrap();
+        let member = members.iter().find(|member| member["address"] == cluster.addresses[at]);
+        member.unwrap()["reachable"].clone()
+    };
+    assert_eq!([0, 1, 2].map(reachable), [false, true, true].map(Into::into), "{shown}");
     let one_away = status_until(&db, |status| {
         status["cluster"]["full_replication"] == false
             && status["client"]["database_status"]["available"] == true
@@ -57,19 +66,7 @@ fn a_cluster_without_a_majority_has_not_recovered_and_says_so_wherever_it_is_ask
         assert_eq!(lost.pointer(path), Some(&wanted.into()), "{path} in {lost}");
     }
     assert_eq!(lost["client"]["messages"][0]["name"], "quorum_not_reachable", "{lost}");
-    let file = cluster.file.to_str().unwrap();
-    let shown = plinth(&["status", file]);
-    let told = String::from_utf8_lossy(&shown.stdout);
-    assert_eq!(shown.status.code(), Some(1), "{told}");
-    assert!(told.contains("NOT AVAILABLE (reading_coordinated_state)"), "{told}");
-    assert_eq!(told.matches("1 of 3 servers").count(), 1, "it is said once: {told}");
-    let top = printed(&["top", file, "--count", "1"]);
-    assert!(top.contains("NOT AVAILABLE (reading_coordinated_state)"), "{top}");
-    let shell = printed(&["shell", "--cluster-file", file, "--exec", "status"]);
-    assert!(
-        shell.contains("reading_coordinated_state") && shell.contains("missing_data"),
-        "{shell}"
-    );
+    is_told_by_each_command(cluster.file.to_str().unwrap());
     let overview = ask(&pages[2], "GET /api/overview", "").unwrap();
     assert!(
         overview.contains(r#""state":"failed""#) && overview.contains("Reads and commits wait"),
@@ -83,6 +80,74 @@ fn a_cluster_without_a_majority_has_not_recovered_and_says_so_wherever_it_is_ask
     cluster.start(0);
     count(&db, "row/3").unwrap();
     status_until(&db, |status| status["cluster"]["recovery_state"]["name"] == "fully_recovered");
+    // Somebody was elected meanwhile.
+    let now = until_shown(&pages[2], |shown| {
+        let members = shown["members"].as_array().into_iter().flatten();
+        members.filter(|member| member["reachable"] == true).count() == 2
+    });
+    assert!(now["elections"].as_u64() > before["elections"].as_u64(), "{before} {now}");
+    assert!(now["term"].as_u64() > before["term"].as_u64(), "{before} {now}");
+}
+
+/// That one server of three is there, and it takes more.
+fn is_told_by_each_command(file: &str) {
+    let shown = plinth(&["status", file]);
+    let told = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(shown.status.code(), Some(1), "{told}");
+    assert!(told.contains("NOT AVAILABLE (reading_coordinated_state)"), "{told}");
+    assert_eq!(told.matches("1 of 3 servers").count(), 1, "it is said once: {told}");
+    let top = printed(&["top", file, "--count", "1"]);
+    assert!(top.contains("NOT AVAILABLE (reading_coordinated_state)"), "{top}");
+    let shell = printed(&["shell", "--cluster-file", file, "--exec", "status"]);
+    assert!(
+        shell.contains("reading_coordinated_state") && shell.contains("missing_data"),
+        "{shell}"
+    );
+}
+
+/// The servers of a cluster as the console of one shows them, once they are as is wanted.
+fn until_shown(page: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    until("the console shows the servers", || {
+        let overview: Value = ask(page, "GET /api/overview", "").ok()?.parse().ok()?;
+        Some(overview["servers"].clone()).filter(&wanted)
+    })
+}
+
+/// What each console shows of a cluster that is well: all servers, which of them this is and which
+/// leads, and how many entries the others lack, as far as the one that leads knows. Gives what the
+/// last one shows.
+fn shown_by_each(cluster: &Cluster, pages: &[String]) -> Value {
+    let mut last = Value::Null;
+    for (at, page) in pages.iter().enumerate() {
+        let shown = until_shown(page, |shown| {
+            let is_whole = |member: &Value| member["reachable"] == true && member["votes"] == true;
+            let leaders = |members: &Vec<Value>| {
+                members.iter().filter(|member| member["leads"] == true).count()
+            };
+            let members = shown["members"].as_array();
+            members.is_some_and(|all| all.iter().all(is_whole) && leaders(all) == 1)
+                && shown["may_fail"] == 1
+        });
+        let members = shown["members"].as_array().unwrap();
+        let mut addresses: Vec<_> =
+            members.iter().map(|member| member["address"].as_str().unwrap()).collect();
+        let mut wanted: Vec<_> = cluster.addresses.iter().map(String::as_str).collect();
+        addresses.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(addresses, wanted, "{shown}");
+        let is_here = |member: &&Value| member["is_here"] == true;
+        let here: Vec<_> = members.iter().filter(is_here).collect();
+        assert_eq!(here.len(), 1, "{shown}");
+        assert_eq!(here[0]["address"], cluster.addresses[at], "{shown}");
+        for member in members {
+            let is_known = here[0]["leads"] == true && member["is_here"] == false;
+            assert_eq!(member["lag_entries"].is_u64(), is_known, "{shown}");
+        }
+        assert!(shown["elections"].as_u64() >= Some(1), "{shown}");
+        assert!(shown["term"].as_u64() >= Some(1), "{shown}");
+        last = shown;
+    }
+    last
 }
 
 /// Runs a command that has to end well.
