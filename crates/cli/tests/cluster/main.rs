@@ -99,6 +99,19 @@ impl Cluster {
         self.servers[at] = Some(Running::of(&mut command));
     }
 
+    /// Starts servers of which none is ready without the others.
+    fn start_together(&mut self, these: &[usize]) {
+        let begin = |at: &usize| {
+            let mut command = command(&self.place, &self.file, &self.addresses[*at], *at);
+            command.args(self.more.get(*at).into_iter().flatten());
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+        };
+        let begun: Vec<_> = these.iter().map(begin).collect();
+        for (at, child) in these.iter().zip(begun) {
+            self.servers[*at] = Some(Running::ready(child));
+        }
+    }
+
     /// The disk of a server that was killed is lost.
     fn wipe(&mut self, at: usize) {
         self.servers[at].take().unwrap().kill();

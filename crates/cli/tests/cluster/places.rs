@@ -85,8 +85,7 @@ fn a_server_that_has_moved_leads_at_its_new_address() {
         assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
     }
     cluster.addresses[2] = unused_addresses(1).remove(0);
-    cluster.start(1);
-    cluster.start(2);
+    cluster.start_together(&[1, 2]);
     let moved = cluster.addresses[2].clone();
     let new = place.path().join("new.cluster");
     let line = format!("test:three@{},{}\n", cluster.addresses[1], moved);
