@@ -97,14 +97,12 @@ fn with_library(cluster: &mut Cluster, leads: bool, (library, mark): (&Path, &Pa
     let mut failing = command(&cluster.place, &cluster.file, &cluster.addresses[at], at);
     failing.env("LD_PRELOAD", library).env("SYNCS_FAIL_ONCE_THERE_IS", mark).stderr(Stdio::piped());
     cluster.servers[at] = Some(Running::of(&mut failing));
-    while leads {
-        let leader = cluster.leader();
-        if leader == at {
-            break;
-        }
+    let mut leader = cluster.leader();
+    while leads && leader != at {
         // Whoever leads hands over to one of the two.
         assert_eq!(cluster.servers[leader].take().unwrap().terminate(), Some(0));
         cluster.start(leader);
+        leader = cluster.leader();
     }
     at
 }
