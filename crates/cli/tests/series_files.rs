@@ -11,7 +11,9 @@ use plinth::Local;
 use plinth::series::SeriesLayer;
 use plinth_env::{Env, TemporaryDir, block_on};
 use std::io::Write;
+use std::ops::Range;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn place() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-cli-series")).unwrap()
@@ -190,6 +192,81 @@ fn a_server_keeps_its_series_while_they_are_imported_and_exported() {
     forms_come_back(&["--cluster-file", &cluster_file], &place);
 }
 
+/// What an import says is committed is there for whoever looks right behind it, though the points
+/// wait in the inbox until the server takes them in.
+#[test]
+fn what_was_imported_into_a_server_is_described_right_behind() {
+    let place = place();
+    let (_server, cluster_file) = serve(&place);
+    let (file, to) = (path(&place, "some.csv"), ["--cluster-file", &cluster_file]);
+    for round in 1..=8_usize {
+        let some: String = lines(round * 1000 - 1000..round * 1000).collect();
+        write(&file, &some);
+        done(&[&["import"], &to[..], &[&file]].concat());
+        let said = done(&[&["describe"], &to[..], &["m"]].concat());
+        let last = format!("last         {} at 1970", round * 1000 - 1);
+        let points = format!("points       {round},000\n");
+        assert!(said.contains(&points) && said.contains(&last), "round {round}: {said}");
+    }
+}
+
+/// Points of one series as CSV, a second apart.
+fn lines(of: Range<usize>) -> impl Iterator<Item = String> {
+    of.map(|second| format!("m host=a,{second}s,{second}\n"))
+}
+
+/// Runs to its end; gives the most memory that it has had.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what the system says of a process is no file of a node's"
+)]
+fn most_memory(arguments: &[&str]) -> usize {
+    let mut child = program().arg("series").args(arguments).stdout(Stdio::null()).spawn().unwrap();
+    let (status, mut most) = (format!("/proc/{}/status", child.id()), 0);
+    let code = loop {
+        // Of one that has ended there is no such line.
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        most = kilobytes.unwrap_or(0).max(most);
+        match child.try_wait().unwrap() {
+            Some(code) => break code,
+            None => block_on(Env::real().sleep(Duration::from_millis(5))),
+        }
+    };
+    assert!(code.success() && most > 0, "{arguments:?}");
+    most << 10
+}
+
+/// A file of any size passes through, and is never in memory: neither on the way in nor on the way
+/// out.
+#[test]
+fn imports_and_exports_take_as_much_memory_for_much_as_for_little() {
+    const BOUND: usize = 32 << 20;
+    let place = place();
+    let (_server, cluster_file) = serve(&place);
+    let (file, out) = (path(&place, "some.csv"), path(&place, "out.csv"));
+    let to = ["--cluster-file", &*cluster_file];
+    let mut most = [0, 1].map(|_| Vec::new());
+    for (begin, count) in [(0, 50_000), (50_000, 3_000_000)] {
+        let mut text = String::new();
+        lines(begin..begin + count).for_each(|line| text += &line);
+        write(&file, &text);
+        if begin > 0 {
+            assert!(text.len() > 2 * BOUND, "{} bytes", text.len());
+        }
+        drop(text);
+        most[0].push(most_memory(&[&["import"], &to[..], &[&file]].concat()));
+        most[1].push(most_memory(&[&["export"], &to[..], &["--out", &out, "m"]].concat()));
+        assert!(read(&out).lines().count() == begin + count + 1);
+        block_on(Env::real().files().remove(&out)).unwrap();
+    }
+    for (what, most) in ["import", "export"].iter().zip(most) {
+        println!("{what}: {most:?} bytes at most");
+        assert!(most[1] < most[0] + BOUND, "{what}: {most:?}");
+    }
+}
+
 #[test]
 fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
     let place = place();
@@ -200,6 +277,13 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
             "m a=1,1ns,1\nm a=1,2ns\nm a=1,3ns,3\n",
             "(line 2)",
             "three fields are expected",
+        ),
+        // A file has no moment from which it is now: only the command line has.
+        (
+            "relative.csv",
+            "m a=1,1ns,1\nm a=1,now-1h,2\nm a=1,3ns,3\n",
+            "(line 2)",
+            "YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds are expected",
         ),
         (
             "bad.influx",

@@ -150,8 +150,9 @@ struct Lacks {
     /// Why the node may take no part: what it acknowledged or promised is missing, or what is
     /// committed here is missing in the leader.
     forgotten: Option<ReplicationError>,
-    /// Behind which entry the log began: what is known up to there may have come with rows.
-    taken_in: u64,
+    /// Up to where entries may be known to be committed by others than leaders: up to where the log
+    /// began by rows, and behind that by elections.
+    known_besides: u64,
     heard: Heard,
 }
 
@@ -250,7 +251,7 @@ impl Core {
             known: commit,
             changing: None,
             answers: Vec::new(),
-            lacks: Lacks { taken_in: begin.index, ..Lacks::default() },
+            lacks: Lacks { known_besides: begin.index, ..Lacks::default() },
             rest: None,
         };
         core.guard();
@@ -370,7 +371,9 @@ impl Core {
         if message.kind == MessageKind::HeartbeatReply && !leads {
             return Ok(());
         }
+        let committed = self.node.raft.raft_log.committed;
         self.step_through(message.clone());
+        self.note_who_told(message.kind, committed);
         Ok(())
     }
 

@@ -130,6 +130,23 @@ fn behind(term: u64, index: u64, log_term: u64) -> Message {
     Message { index, log_term, ..Message::bare(MessageKind::Behind, 1, 3, term) }
 }
 
+/// Whoever asks whether it would be elected says what it knows to be committed, in a term that no
+/// other node has reached: an append of this node's own term may be older than that.
+#[test]
+fn what_a_candidate_knows_is_not_held_against_a_leader_from_before() {
+    let mut core = node_that_knows(EntryId::default(), 7);
+    let asks = Message::bare(MessageKind::PreVote, 2, 3, 8);
+    core.receive(&Message { index: 9, log_term: 4, commit: 9, commit_term: 4, ..asks }).unwrap();
+    said(&mut core);
+    core.receive(&append(6, (8, 4), &[6])).unwrap();
+    assert_eq!(core.forgotten(), None);
+    // What a leader of its term says counts, up to where it says it.
+    core.receive(&Message { commit: 10, ..heartbeat(3, 6) }).unwrap();
+    said(&mut core);
+    core.receive(&append(7, (8, 4), &[7])).unwrap();
+    assert!(core.forgotten().is_some());
+}
+
 /// Only who leads in a term that is not over says what the cluster has.
 #[test]
 fn a_leader_without_what_is_committed_here_is_noticed_and_nothing_else_is() {

@@ -119,10 +119,13 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
 
 /// Says who can be reached, and takes nothing.
 fn tell_stalled(document: &mut Map<String, Value>, members: &[Member]) {
-    for member in members.iter().filter(|member| member.is_reachable && member.is_stalled) {
+    // One that only learns, and takes rows for long, is counted on by nobody.
+    let stalled = |member: &&Member| member.votes && member.is_reachable && member.is_stalled;
+    for member in members.iter().filter(stalled) {
         let description = format!(
             "{} can be reached, lacks {} entries, and has taken none for half a minute or longer: \
-             no commit can count on it. Look at its log, and at its status.",
+             no commit can count on it. It takes rows, as its status says (`catching_up`), or look \
+             at its log.",
             member.address, member.lag_entries
         );
         let messages = document["cluster"]["messages"].as_array_mut();

@@ -66,8 +66,10 @@ pub(crate) enum Order {
     GoOn,
     /// Read nothing more; close once everything under way is answered.
     Finish,
-    /// Close, if it said nothing or has nothing under way: somebody else gets its place.
+    /// Close at once, if it has said nothing: somebody else gets its place.
     Leave,
+    /// Close, if nothing is under way and nothing has come: somebody else gets its place.
+    MakeRoom,
     /// Close, saying why.
     Close(Error),
     /// Close, because memory is short and this connection holds much of it: so many bytes of
@@ -191,7 +193,10 @@ impl Outbox {
     /// Tells the connection what to do. Closing can't be taken back.
     pub(crate) fn order(&self, order: Order) {
         let mut state = self.lock();
-        if !matches!(state.order, Order::Close(_)) {
+        let may_wait = matches!(order, Order::Leave | Order::MakeRoom);
+        if !matches!(state.order, Order::Close(_))
+            && (!may_wait || matches!(state.order, Order::GoOn))
+        {
             state.order = order;
         }
         wake(state);
@@ -223,7 +228,7 @@ impl Outbox {
             replaced = state.waker.replace(waker.clone());
         }
         let order = state.order.clone();
-        if matches!(order, Order::CutOff { .. } | Order::Leave) {
+        if matches!(order, Order::CutOff { .. } | Order::MakeRoom) {
             // Done once: what comes after it is another order.
             state.order = Order::GoOn;
         }

@@ -43,8 +43,17 @@ struct Table {
 
 impl Table {
     /// A connection that makes room for another.
-    fn displaced(&mut self, limits: &Limits, now: Duration) -> Option<Arc<Outbox>> {
-        self.half_open_displaced().or_else(|| self.idle_displaced(limits, now))
+    fn displaced(
+        &mut self,
+        newcomer: IpAddr,
+        limits: &Limits,
+        now: Duration,
+    ) -> Option<(Arc<Outbox>, Order)> {
+        let idle = |table: &mut Self| {
+            Some((table.idle_displaced(newcomer, limits, now)?, Order::MakeRoom))
+        };
+        let half_open = self.half_open_displaced().map(|outbox| (outbox, Order::Leave));
+        half_open.or_else(|| idle(self))
     }
 
     fn half_open_displaced(&mut self) -> Option<Arc<Outbox>> {
@@ -60,8 +69,21 @@ impl Table {
         self.connections.get(&number).cloned()
     }
 
-    /// Of those that are looked at: a client's, which has greeted, that doesn't need it now.
-    fn idle_displaced(&mut self, limits: &Limits, now: Duration) -> Option<Arc<Outbox>> {
+    /// Of those that are looked at: a client's, which has greeted, that doesn't need it now, of an
+    /// address that has as many as the newcomer's. Else whoever keeps all of his busy would have
+    /// the places of those who ask now and then, one by one.
+    fn idle_displaced(
+        &mut self,
+        newcomer: IpAddr,
+        limits: &Limits,
+        now: Duration,
+    ) -> Option<Arc<Outbox>> {
+        if self.connections.len() >= limits.connections + LOOKED_AT {
+            // So many are about to leave.
+            return None;
+        }
+        let count = |address| self.addresses.get(&home(address)).copied().unwrap_or(0);
+        let least = count(newcomer);
         let idle_before = u64::try_from((now + limits.silence).saturating_sub(IDLE).as_millis());
         let idle_before = idle_before.unwrap_or(u64::MAX);
         let behind = self.connections.range(self.looked_at + 1..);
@@ -69,8 +91,9 @@ impl Table {
             behind.chain(&self.connections).take(LOOKED_AT.min(self.connections.len())).collect();
         self.looked_at = looked_at.last().map_or(0, |(number, _)| **number);
         let waited = |(number, outbox): (&u64, &Arc<Outbox>)| {
-            let since = outbox.idle_until().filter(|until| *until <= idle_before)?;
-            Some(Waited { number: *number, address: outbox.peer.ip(), since })
+            let (address, until) = (outbox.peer.ip(), outbox.idle_until()?);
+            let may_go = until <= idle_before && count(address) >= least;
+            may_go.then_some(Waited { number: *number, address, since: until })
         };
         let waited: Vec<_> = looked_at.into_iter().filter_map(waited).collect();
         let displaced = self.connections.get(&who_makes_room(&waited)?)?;
@@ -116,7 +139,7 @@ impl Registry {
         }
         let mut displaced = None;
         if table.connections.len() >= limits.connections {
-            displaced = table.displaced(limits, now);
+            displaced = table.displaced(outbox.peer.ip(), limits, now);
             if displaced.is_none() && !table.has_room_to_spare(outbox.peer.ip(), limits.connections)
             {
                 let detail = format!(
@@ -132,8 +155,8 @@ impl Registry {
         table.half_open.insert(number);
         *table.addresses.entry(home(outbox.peer.ip())).or_default() += 1;
         drop(table);
-        if let Some(displaced) = displaced {
-            displaced.order(Order::Leave);
+        if let Some((displaced, order)) = displaced {
+            displaced.order(order);
         }
         Ok(number)
     }
@@ -263,7 +286,7 @@ mod tests {
 
     fn is_told_to_leave(outbox: &Outbox) -> bool {
         let (order, _) = outbox.collect(&mut Vec::new(), &mut Vec::new(), Waker::noop());
-        matches!(order, Order::Leave)
+        matches!(order, Order::Leave | Order::MakeRoom)
     }
 
     /// Greeted ones took all places, and an operator at the same address had none.
@@ -294,6 +317,12 @@ mod tests {
         let gone = all.iter().map(|outbox| is_told_to_leave(outbox));
         assert_eq!(gone.enumerate().filter(|(_, is)| *is).map(|(at, _)| at).sum::<usize>(), 201);
         assert!((0..3).all(|_| enter("10.0.0.1:4", IDLE).0.is_err()), "nobody is idle any more");
+        // Whoever has more gets no place of one who has less.
+        let few: Vec<_> = (0..FEW).map(|_| enter("10.0.0.2:1", IDLE).1).collect();
+        few.iter().for_each(|idle| idle.note_idle(true));
+        assert!((0..5).all(|_| enter("10.0.0.1:4", IDLE).0.is_err()));
+        assert!((0..5).any(|_| enter("10.0.0.3:1", IDLE).0.is_ok()));
+        assert!(few.iter().all(|outbox| !is_told_to_leave(outbox)), "one was let in beside them");
     }
 
     #[test]

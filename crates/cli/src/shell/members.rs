@@ -149,15 +149,24 @@ fn gone<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
 }
 
 /// Of the servers at these places one that can be reached, if there is one.
-fn reachable<Out: Write>(session: &Session<Out>, places: &[String]) -> Option<String> {
-    let status: Value = session.answer(session.shown().status_json()).ok()?.parse().ok()?;
-    let mut processes = status.pointer("/cluster/processes")?.as_object()?.values();
-    let found = processes.find(|process| {
-        // The one that answers says nothing of whether it can be reached.
-        let is_reached = process["plinth"]["reachable"] != Value::Bool(false);
-        is_reached && process["address"].as_str().is_some_and(|address| names(places, address))
+///
+/// # Errors
+/// If nobody told, or the command was ended meanwhile: then it isn't known.
+fn reachable<Out: Write>(
+    session: &Session<Out>,
+    places: &[String],
+) -> Result<Option<String>, Refusal> {
+    let status = session.answer(session.shown().status_json())?;
+    let status: Value = status.parse().unwrap_or_default();
+    let processes = status.pointer("/cluster/processes").and_then(Value::as_object);
+    let found = processes.and_then(|all| {
+        all.values().find(|process| {
+            // The one that answers says nothing of whether it can be reached.
+            let is_reached = process["plinth"]["reachable"] != Value::Bool(false);
+            is_reached && process["address"].as_str().is_some_and(|address| names(places, address))
+        })
     });
-    found?["address"].as_str().map(ToOwned::to_owned)
+    Ok(found.and_then(|found| found["address"].as_str()).map(ToOwned::to_owned))
 }
 
 /// `exclude [failed [force]] [ADDRESS...]`
@@ -188,7 +197,7 @@ pub fn exclude<Out: Write>(
         .collect();
     if prefix != EXCLUDED
         && !is_forced
-        && let Some(address) = reachable(session, &wanted)
+        && let Some(address) = reachable(session, &wanted)?
     {
         return Err(Refusal::Usage(format!(
             "{address} is there and answers, and a server that is given up never comes back under its number: `exclude {address}` \

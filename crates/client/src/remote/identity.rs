@@ -7,8 +7,9 @@
 //!
 //! ```text
 //!   greeted     ──▶ most of the file's addresses say the same?  that one, from now on
-//!   not so many ──▶ 250 ms later: do all who have answered say the same?  that one, from now on
-//!                                 they differ ──▶ none of them is asked; it is tried again
+//!   not so many ──▶ 250 ms later: do more of those who have answered lately say it than anything
+//!                                 else?  that one, from now on
+//!                                 as many ──▶ none of them is asked; it is tried again
 //! ```
 //! Of a file with one address that is the first answer.
 //!
@@ -30,6 +31,10 @@ use std::time::Duration;
 /// connected at the same time; where fewer than most of them answer nothing goes on anyway.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// For how long what was said counts: whoever said it may be there no more. An address that can be
+/// reached is tried again each second.
+const LATELY: Duration = Duration::from_secs(5);
+
 /// See the module. All links of an endpoint share one.
 pub(super) struct Identity {
     /// Addresses of the file with which the endpoint was opened.
@@ -40,9 +45,16 @@ pub(super) struct Identity {
 
 #[derive(Default)]
 struct Heard {
-    /// What was said last at each address.
-    by_address: BTreeMap<String, String>,
+    /// What was said last at each address, and when.
+    by_address: BTreeMap<String, (String, Duration)>,
     waiting: Vec<Promise<()>>,
+}
+
+impl Heard {
+    /// Forgets what was said too long ago.
+    fn forget(&mut self, now: Duration) {
+        self.by_address.retain(|_, (_, at)| now < *at + LATELY);
+    }
 }
 
 impl Identity {
@@ -67,9 +79,9 @@ impl Identity {
     /// `connection_string_invalid` if it has another database and nobody else could be asked;
     /// `connection_failed` if others can, or servers don't agree.
     pub(super) async fn agree(&self, env: &Env, found: String, address: &Address) -> Result<()> {
-        if let Some(others) = self.hear(&found, address) {
+        if let Some(others) = self.hear(&found, address, env.now()) {
             race(others, env.sleep(PATIENCE)).await;
-            self.look_again();
+            self.look_again(env.now());
         }
         match self.get() {
             Some(known) if known == found => Ok(()),
@@ -79,13 +91,14 @@ impl Identity {
     }
 
     /// Notes what was said. If that leaves it undecided, others are to be waited for.
-    fn hear(&self, found: &str, address: &Address) -> Option<Reply<()>> {
+    fn hear(&self, found: &str, address: &Address, now: Duration) -> Option<Reply<()>> {
         if self.decided.get().is_some() {
             return None;
         }
         let mut heard = self.heard();
-        heard.by_address.insert(address.to_string(), found.to_owned());
-        let same = heard.by_address.values().filter(|said| *said == found).count();
+        heard.forget(now);
+        heard.by_address.insert(address.to_string(), (found.to_owned(), now));
+        let same = heard.by_address.values().filter(|(said, _)| said == found).count();
         if 2 * same > self.addresses {
             self.decide(&mut heard, found.to_owned());
             return None;
@@ -96,14 +109,19 @@ impl Identity {
         Some(reply)
     }
 
-    /// Nobody else is waited for: if all say the same, that counts.
-    fn look_again(&self) {
+    /// Nobody else is waited for: what more of them say than anything else counts.
+    fn look_again(&self, now: Duration) {
         let mut heard = self.heard();
-        let mut said = heard.by_address.values();
-        let Some(first) = said.next() else { return };
-        if said.all(|other| other == first) {
-            let first = first.clone();
-            self.decide(&mut heard, first);
+        heard.forget(now);
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for (said, _) in heard.by_address.values() {
+            *counts.entry(said).or_default() += 1;
+        }
+        let most = counts.values().max().copied();
+        let mut of_the_most = counts.iter().filter(|(_, count)| Some(**count) == most);
+        if let (Some((said, _)), None) = (of_the_most.next(), of_the_most.next()) {
+            let said = (*said).to_owned();
+            self.decide(&mut heard, said);
         }
     }
 
@@ -129,7 +147,7 @@ impl Identity {
     fn is_disputed(&self) -> Error {
         let heard = self.heard();
         let said = heard.by_address.iter();
-        let said: Vec<_> = said.map(|(address, said)| format!("{address}: {said}")).collect();
+        let said: Vec<_> = said.map(|(address, (said, _))| format!("{address}: {said}")).collect();
         Error::connection_failed().with_detail(format!(
             "the cluster file's servers have different databases ({}); name those of one in it",
             said.join(", ")
@@ -189,6 +207,21 @@ mod tests {
         assert_eq!(told.code(), 1026);
         let told = told.detail().unwrap();
         assert!(told.contains("10.0.0.1:4500: a, 10.0.0.3:4500: b"), "{told}");
+    }
+
+    #[test]
+    fn one_that_has_gone_contradicts_nobody_for_long() {
+        let (agreed, known) = answers(&THREE[..2], &[(1, "b", 0), (0, "a", 200), (0, "a", 5500)]);
+        assert!(agreed[1].is_err() && agreed[2].is_ok());
+        assert_eq!(known.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn of_fewer_than_most_those_decide_who_are_more_than_any_others() {
+        let five = [THREE[0], THREE[1], THREE[2], "10.0.0.4:4500", "10.0.0.5:4500"];
+        let (agreed, known) = answers(&five, &[(4, "b", 0), (0, "a", 10), (2, "a", 20)]);
+        assert!(agreed[0].is_err() && agreed[1].is_ok() && agreed[2].is_ok());
+        assert_eq!(known.as_deref(), Some("a"));
     }
 
     #[test]

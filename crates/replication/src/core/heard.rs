@@ -131,11 +131,22 @@ impl Core {
         )))
     }
 
+    /// A message of this kind was taken, before which so many entries were known to be committed.
+    /// Whoever stands for election says how many he knows, and need not have it of a leader of this
+    /// node's term, nor of one before.
+    pub(super) fn note_who_told(&mut self, kind: MessageKind, before: u64) {
+        use MessageKind::{PreVote, PreVoteReply, Vote, VoteReply};
+        let now = self.node.raft.raft_log.committed;
+        if matches!(kind, PreVote | PreVoteReply | Vote | VoteReply) && now > before {
+            self.lacks.known_besides = self.lacks.known_besides.max(now);
+        }
+    }
+
     /// Whether what is known to be committed was told by a leader of this node's term, or of an
     /// earlier one. Rows that were taken in may be of a later term than any of which this node has
-    /// heard, and say nothing of who leads in its own.
+    /// heard, and say nothing of who leads in its own; nor does whoever would be elected in one.
     fn knows_by_a_leader(&self) -> bool {
-        self.known > self.lacks.taken_in
+        self.known > self.lacks.known_besides
     }
 
     /// Why this node may take no part any more: it has lost what it had acknowledged or promised,

@@ -120,6 +120,8 @@ struct Turn {
     in_lane: Option<Duration>,
     /// Whether it has asked for anything in this turn.
     has_asked: bool,
+    /// It is to go if there is nothing to do.
+    makes_room: bool,
     /// Watches begun or ended in this turn.
     watches: usize,
     /// When it asked for the status last.
@@ -185,6 +187,7 @@ impl Connection {
                 began: None,
                 in_lane: None,
                 has_asked: false,
+                makes_room: false,
                 watches: 0,
                 asked_status: None,
             },
@@ -220,6 +223,12 @@ impl Connection {
             if self.may_handle() {
                 moved |= self.receive(context, buffer)?;
             }
+            // Not if something has come meanwhile.
+            if std::mem::take(&mut self.turn.makes_room) && !moved && self.is_idle() {
+                let detail = "the server has as many connections as it may, and this one was idle";
+                self.end_because(&Error::connection_failed().with_detail(detail));
+                continue;
+            }
             if !moved {
                 return Ok(Poll::Pending);
             }
@@ -250,10 +259,7 @@ impl Connection {
             Order::Close(_) | Order::CutOff { .. } if is_ending => return Err(Gone),
             // It may have greeted meanwhile.
             Order::Leave if self.phase == Phase::Greeting => return Err(Gone),
-            Order::Leave if self.is_idle() => {
-                let detail = "the server has as many connections as it may, and this one was idle";
-                self.end_because(&Error::connection_failed().with_detail(detail));
-            }
+            Order::MakeRoom => self.turn.makes_room = true,
             Order::GoOn | Order::Leave => {}
             Order::Finish if is_ending => {}
             Order::Finish

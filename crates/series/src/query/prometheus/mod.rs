@@ -38,6 +38,8 @@ use std::time::Duration;
 const MAX_LISTED: usize = 100_000;
 /// Samples of an answer.
 pub(super) const MAX_SAMPLES: usize = 4 << 20;
+/// Series in an answer about one time: they are written into one text.
+const MAX_ANSWERED: usize = 20_000;
 /// How long an expression is evaluated, as in Prometheus.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest that a point may be seen for, if a request says how long.
@@ -165,15 +167,13 @@ async fn query(
     let timeout = parameters.duration("timeout")?.and_then(|timeout| u64::try_from(timeout).ok());
     let timeout = timeout.map_or(TIMEOUT, |timeout| Duration::from_nanos(timeout).min(TIMEOUT));
     let source = StoreSource::new(store, timeout);
+    let source = if is_range { source } else { source.for_one_time() };
     let begun = store.env().now();
     let time = parameters.time("time")?.unwrap_or(now);
     let evaluated = async {
         match is_range {
             true => Ok(plinth_promql::range(&source, text, range(parameters)?, &options).await?),
-            false => {
-                let source = source.for_one_time();
-                Ok(plinth_promql::instant(&source, text, time, &options).await?)
-            }
+            false => Ok(plinth_promql::instant(&source, text, time, &options).await?),
         }
     };
     // Whoever evaluates looks at the time when rows have come, and they may not.
@@ -181,6 +181,16 @@ async fn query(
         First::Left(answer) => answer?,
         First::Right(()) => return Err(Failure::Timeout(source::timed_out(timeout))),
     };
+    if let Answered::Vector(series) = &answer.value
+        && series.len() > MAX_ANSWERED
+    {
+        let count = series.len();
+        let why = format!(
+            "an answer of {count} series, and {MAX_ANSWERED} are the most; add some of them up, or \
+             name more labels"
+        );
+        return Err(Failure::Asked(why));
+    }
     let is_cut = match &mut answer.value {
         Answered::Vector(series) => cut(series, parameters)?,
         Answered::Matrix(series) => cut(series, parameters)?,
