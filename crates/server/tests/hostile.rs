@@ -412,7 +412,9 @@ fn one_connection_too_many_is_told_the_limit() {
 
 #[test]
 fn twenty_thousand_connections_against_a_limit_are_told_it_and_those_within_it_are_served() {
-    let server = serve(Limits { connections: 200, ..Limits::default() });
+    // However long it takes here, none of those who hold on is idle for long.
+    let silence = Duration::from_secs(3600);
+    let server = serve(Limits { connections: 200, silence, ..Limits::default() });
     let mut held: Vec<_> = (0..200).map(|_| Raw::greeted(&server)).collect();
     let mut told = 0;
     for batch in 0..10_usize {

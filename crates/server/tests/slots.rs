@@ -64,7 +64,8 @@ fn connections_that_never_greet_make_room_for_those_who_do() {
 #[test]
 fn connections_that_only_hold_on_make_room_for_those_who_ask() {
     const MOST: usize = 16;
-    let server = serve(Limits { connections: MOST, ..Limits::default() });
+    let silence = Duration::from_secs(6);
+    let server = serve(Limits { connections: MOST, silence, ..Limits::default() });
     let good = Good::alone(with_one_connection(&server));
     let mut watching = Raw::greeted(&server);
     let (key, value) = (b"held".as_slice().into(), None);
