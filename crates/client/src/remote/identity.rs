@@ -11,7 +11,8 @@
 //!                                 else?  that one, from now on
 //!                                 as many ──▶ none of them is asked; it is tried again
 //! ```
-//! Of a file with one address that is the first answer.
+//! Of a file with one address that is the first answer. Two are of no cluster: where they differ, the
+//! one that the file names first counts, as all clients see it.
 //!
 //! Always: once it is decided it stays; a server with another database is not asked.
 //!
@@ -39,6 +40,7 @@ const LATELY: Duration = Duration::from_secs(5);
 pub(super) struct Identity {
     /// Addresses of the file with which the endpoint was opened.
     addresses: usize,
+    first: String,
     decided: OnceLock<String>,
     heard: Mutex<Heard>,
 }
@@ -61,7 +63,8 @@ impl Identity {
     /// Not decided yet.
     pub(super) fn new(file: &ClusterFile) -> Self {
         let addresses = file.addresses().len();
-        Self { addresses, decided: OnceLock::new(), heard: Mutex::default() }
+        let first = file.addresses().first().map(Address::to_string).unwrap_or_default();
+        Self { addresses, first, decided: OnceLock::new(), heard: Mutex::default() }
     }
 
     /// The database's, once it is decided.
@@ -119,10 +122,14 @@ impl Identity {
         }
         let most = counts.values().max().copied();
         let mut of_the_most = counts.iter().filter(|(_, count)| Some(**count) == most);
-        if let (Some((said, _)), None) = (of_the_most.next(), of_the_most.next()) {
-            let said = (*said).to_owned();
-            self.decide(&mut heard, said);
-        }
+        let said = match (of_the_most.next(), of_the_most.next()) {
+            (Some((said, _)), None) => Some((*said).to_owned()),
+            (Some(_), Some(_)) if self.addresses == 2 => {
+                heard.by_address.get(&self.first).map(|(said, _)| said.clone())
+            }
+            _ => None,
+        };
+        said.into_iter().for_each(|said| self.decide(&mut heard, said));
     }
 
     fn decide(&self, heard: &mut Heard, database: String) {
@@ -211,8 +218,15 @@ mod tests {
 
     #[test]
     fn one_that_has_gone_contradicts_nobody_for_long() {
-        let (agreed, known) = answers(&THREE[..2], &[(1, "b", 0), (0, "a", 200), (0, "a", 5500)]);
+        let (agreed, known) = answers(&THREE, &[(1, "b", 0), (0, "a", 200), (0, "a", 5500)]);
         assert!(agreed[1].is_err() && agreed[2].is_ok());
+        assert_eq!(known.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn of_two_that_differ_the_one_that_is_named_first_counts() {
+        let (agreed, known) = answers(&THREE[..2], &[(1, "b", 0), (0, "a", 200)]);
+        assert!(agreed[0].is_err() && agreed[1].is_ok());
         assert_eq!(known.as_deref(), Some("a"));
     }
 
