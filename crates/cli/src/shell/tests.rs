@@ -8,7 +8,7 @@ use super::editor::propose;
 use super::session::{Next, Session};
 use plinth::{ClusterFile, Database, Env, Local, RemoteOptions, TransactionOption, block_on};
 use plinth_server::{Server, ServerConfig};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 fn file(server: &Server) -> ClusterFile {
@@ -350,8 +350,13 @@ fn an_interrupt_ends_the_command_and_not_the_shell() {
 /// Of a server that hangs: what no transaction asks for went on, and another Ctrl-C ended the
 /// shell.
 #[test]
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "it accepts nothing, as no server of ours does"
+)]
 fn an_interrupt_ends_whatever_is_waited_for() {
-    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let silent = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let line = format!("d:i@{}", silent.local_addr().unwrap());
     let far = Database::connect_to(&Env::real(), ClusterFile::parse(&line).unwrap());
     let mut session = Session::new(far, Vec::new());

@@ -11,8 +11,8 @@
 //!                                 else?  that one, from now on
 //!                                 as many ──▶ none of them is asked; it is tried again
 //! ```
-//! Of a file with one address that is the first answer. Two are of no cluster: where they differ, the
-//! one that the file names first counts, as all clients see it.
+//! Of a file with one address that is the first answer. Two are of no cluster: where they differ,
+//! the one that the file names first counts, as all clients see it.
 //!
 //! Always: once it is decided it stays; a server with another database is not asked.
 //!
