@@ -175,10 +175,10 @@ fn list(database: &Database) -> Result<u8, Failure> {
 
 /// The newest version that is committed now, which is as far as `--once` goes: the server that
 /// gives changes may lag.
-pub fn committed(database: &Database) -> plinth::Result<Version> {
+pub async fn committed(database: &Database) -> plinth::Result<Version> {
     let transaction = database.create_transaction();
     transaction.set_option(TransactionOption::LockAware)?;
-    transaction.get_read_version().wait()
+    transaction.get_read_version().await
 }
 
 /// A stream can't be read. If there is none of that name, it is told how one is made.
@@ -202,8 +202,11 @@ fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
     if let Some(from) = options.get_one::<i64>("from") {
         consumer = database.resume_changes(consumer.id(), *from);
     }
-    let end =
-        if options.get_flag("once") { committed(database).map_err(failed)? } else { Version::MAX };
+    let end = if options.get_flag("once") {
+        block_on(committed(database)).map_err(failed)?
+    } else {
+        Version::MAX
+    };
     let is_json = options.get_one::<String>("format").is_some_and(|format| format == "json");
     while !stop.load(Ordering::Relaxed) {
         let changes = match options.get_flag("once") {

@@ -88,7 +88,7 @@ fn tail<Out: Write>(session: &mut Session<Out>, name: &[u8], tail: &Tail) -> Res
     if let Some(from) = tail.from {
         consumer = session.shown().resume_changes(consumer.id(), from);
     }
-    let end = if tail.once { committed(&session.shown())? } else { Version::MAX };
+    let end = if tail.once { session.answer(committed(&session.shown()))? } else { Version::MAX };
     let lines = if tail.json { ChangeBatch::json_lines } else { ChangeBatch::text_lines };
     while let Some(changes) = next(session, &mut consumer, tail.once)? {
         for batch in &changes.batches {
@@ -96,7 +96,7 @@ fn tail<Out: Write>(session: &mut Session<Out>, name: &[u8], tail: &Tail) -> Res
         }
         session.out.flush()?;
         if tail.acknowledge {
-            block_on(consumer.acknowledge())?;
+            session.answer(consumer.acknowledge())?;
         }
         if changes.upto >= end {
             break;
