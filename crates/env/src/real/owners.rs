@@ -5,12 +5,15 @@
 //!    7: 0100007F:C3A1 0100007F:1194 01 ... 1000 .. 48213       theirs: from their end to ours
 //!    8: 0100007F:1194 0100007F:C3A1 01 ...  999 .. 48214       ours: the other way round
 //! ```
-//! The table is no snapshot: sockets come and go while it is read, and one that is being closed may
-//! be told as open and as root's. So it is read twice, and what is believed has to be in both.
+//! The table is no snapshot: sockets come and go while it is read, one that is being closed may be
+//! told as open and as root's, and where many come and go a row is passed over. So it is read more
+//! than once, and what is believed has to be in two readings: one after the other, but for those
+//! that have no row of it at all.
 //!
 //! Always: an owner is told for a connection that was ours from before the table was read until
 //! behind, so that nobody else can have had its port meanwhile; a row that two readings tell
-//! differently, or that belongs to no file any more, tells nothing.
+//! differently, or that belongs to no file any more, tells nothing. A number of a socket is given
+//! once, so a row that comes again with its own was there all the time.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -48,6 +51,13 @@ struct Reading {
     theirs: Option<Told>,
 }
 
+impl Reading {
+    /// What is known after one more reading: a row that it passed over is as it was told last.
+    fn then(self, next: Self) -> Self {
+        Self { ours: next.ours.or(self.ours), theirs: next.theirs.or(self.theirs) }
+    }
+}
+
 /// Whose the other ends are: the number of a user each, where that is certain.
 ///
 /// # Errors
@@ -70,7 +80,7 @@ pub(crate) fn owners(of: &[Ends]) -> IoResult<Vec<Option<u32>>> {
         if found.iter().all(Option::is_some) {
             break;
         }
-        before = now;
+        before = before.into_iter().zip(now).map(|(before, now)| before.then(now)).collect();
     }
     Ok(found)
 }
@@ -226,6 +236,28 @@ mod tests {
         assert_eq!(owner(&ends, good, reused), None);
         assert_eq!(owner(&ends, reused, reused), None);
         assert_eq!(owner(&ends, reading(None, told(1000, 8)), reading(None, told(1000, 8))), None);
+    }
+
+    /// On a machine where thousands of connections come and go, one reading in some has no row of
+    /// a connection that is open. Whoever was in each other one was nobody, for as long as he was
+    /// connected.
+    #[test]
+    fn a_row_that_a_reading_passes_over_is_believed_of_those_beside_it() {
+        let end = "127.0.0.1:1".parse().unwrap();
+        let ends = Ends { near: end, far: end, socket: 7 };
+        let told = |uid, socket| Some(Told { uid, socket });
+        let good = Reading { ours: told(0, 7), theirs: told(1000, 8) };
+        let (no_theirs, no_ours) =
+            (Reading { theirs: None, ..good }, Reading { ours: None, ..good });
+        for passed_over in [no_theirs, no_ours, Reading::default()] {
+            assert_eq!(owner(&ends, good, passed_over), None);
+            assert_eq!(owner(&ends, good.then(passed_over), good), Some(1000));
+        }
+        // Another one's row is no gap, nor is a socket of another number at the same port.
+        for another in [told(1001, 9), told(0, 0), told(0, 8), told(1000, 9)] {
+            let another = Reading { theirs: another, ..good };
+            assert_eq!(owner(&ends, good.then(another), good), None);
+        }
     }
 
     #[cfg(target_os = "linux")]
