@@ -103,6 +103,13 @@ pub trait Endpoint: Send + Sync + 'static {
     /// About how many bytes of keys and values the range has.
     fn range_size(&self, range: KeyRange) -> Reply<i64>;
 
+    /// About how many bytes the range takes of the room that there is for rows: keys and values,
+    /// and what each row is counted as besides. Those who keep rows in this process know; others
+    /// tell the keys and values.
+    fn range_footprint(&self, range: KeyRange) -> Reply<i64> {
+        self.range_size(range)
+    }
+
     /// Keys that cut the range into chunks of about `chunk` bytes: its begin, keys between, its
     /// end.
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>>;

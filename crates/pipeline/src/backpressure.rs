@@ -37,7 +37,7 @@ use std::time::Duration;
 
 /// What a row takes in memory besides its key and its value: its head, its place in a leaf,
 /// rounding.
-const ROW_BYTES: u64 = 75;
+pub(crate) const ROW_BYTES: u64 = 75;
 /// How many rows of forgotten versions are given back while a batch waits.
 const FORGET_ROWS: usize = 4096;
 /// How long a batch waits before it asks again.

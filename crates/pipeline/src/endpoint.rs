@@ -3,7 +3,7 @@
 //! What memory can answer is answered at once, on the caller's thread. Only commits cross to
 //! another thread, and reads of versions that are yet to come wait for them.
 
-use crate::backpressure;
+use crate::backpressure::{self, ROW_BYTES};
 use crate::cluster::MemberNode;
 use crate::failure::NodeError;
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
@@ -265,6 +265,13 @@ impl Endpoint for InProcess {
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
         let size = self.replica().storage.range_size(&range.begin, &range.end);
         Reply::ready(Ok(i64::try_from(size).unwrap_or(i64::MAX)))
+    }
+
+    fn range_footprint(&self, range: KeyRange) -> Reply<i64> {
+        let storage = &self.replica().storage;
+        let rows = storage.range_count(&range.begin, &range.end);
+        let bytes = storage.range_size(&range.begin, &range.end) + ROW_BYTES * rows;
+        Reply::ready(Ok(i64::try_from(bytes).unwrap_or(i64::MAX)))
     }
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {

@@ -567,6 +567,10 @@ impl Endpoint for HostEndpoint {
         self.ask(|node| node.range_size(range))
     }
 
+    fn range_footprint(&self, range: KeyRange) -> Reply<i64> {
+        self.ask(|node| node.range_footprint(range))
+    }
+
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
         self.ask(|node| node.split_points(range, chunk))
     }

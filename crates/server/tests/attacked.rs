@@ -333,3 +333,32 @@ fn series_without_number_leave_keys_room() {
     good.end();
     block_on(server.stop());
 }
+
+/// What rows of series take besides keys and values was not counted: they had more than all.
+#[test]
+fn rows_of_series_without_number_leave_keys_room() {
+    const ROOM: u64 = 48 << 20;
+    let node = NodeConfig { memory_bytes: Some(ROOM), ..NodeConfig::default() };
+    let limits = SeriesLimits { stored: Some(ROOM / 2), ..SeriesLimits::default() };
+    let (server, http) = with_series(node, limits);
+    let good = Good::alone(with_one_connection(&server));
+    let env = Env::real();
+    let mut told = String::new();
+    good.beside("rows of series without number", |_| {
+        for part in 0..40 {
+            let mut text = String::new();
+            for number in 0..2_000 {
+                writeln!(text, "cpu,host=h{part}x{number} value=1 1").unwrap();
+            }
+            told = post(http, &gzip(1, text.as_bytes()));
+            if !told.starts_with("HTTP/1.1 204") {
+                break;
+            }
+            // It is looked at once a second, and a sender makes no more than so many in one.
+            block_on(env.sleep(Duration::from_millis(200)));
+        }
+    });
+    assert!(told.starts_with("HTTP/1.1 503") && told.contains("bytes of series"), "{told}");
+    good.end();
+    block_on(server.stop());
+}

@@ -118,6 +118,13 @@ pub trait Reader: Send + Sync {
     /// Key and value bytes of the rows in a range, estimated, at about the newest version.
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;
 
+    /// How many rows a range has, estimated, at about the newest version: unless an engine knows
+    /// better, as many as there are of all rows in so many bytes.
+    fn range_count(&self, begin: &[u8], end: &[u8]) -> u64 {
+        let part = self.range_size(begin, end) as f64 / self.data_bytes().max(1) as f64;
+        (part.min(1.0) * self.count() as f64).round() as u64
+    }
+
     /// Keys that split a range into pieces of about `chunk` bytes each, `begin` first and `end`
     /// last; `begin` alone if the range is empty. At most 65,536 pieces.
     fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes>;

@@ -39,7 +39,9 @@ pub struct SeriesLimits {
     /// Bytes of memory for the series that points were appended to since the store was opened,
     /// about; open leaves are bounded by [`Settings::open_points`](crate::Settings::open_points).
     pub memory: usize,
-    /// Bytes of all rows, keys and values, about; `None` for as many as the database takes.
+    /// Bytes that all rows take of the room the database has for some, about: keys and values, and
+    /// what each row is counted as besides, where the rows are in this process. `None` for as many
+    /// as the database takes.
     pub stored: Option<u64>,
 }
 
@@ -159,7 +161,7 @@ impl Shared {
             Some((looked, is_full)) if now < looked + LOOK => is_full,
             _ => {
                 let (begin, end) = self.of.whole.root.bounds();
-                let bytes = endpoint.range_size(KeyRange::new(begin, end)).await?;
+                let bytes = endpoint.range_footprint(KeyRange::new(begin, end)).await?;
                 let is_full = u64::try_from(bytes).unwrap_or(0) >= most;
                 *self.index.used.stored.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some((now, is_full));

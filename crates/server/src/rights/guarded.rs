@@ -255,6 +255,11 @@ impl Endpoint for Guarded {
         self.if_may(may, |below| below.range_size(range))
     }
 
+    fn range_footprint(&self, range: KeyRange) -> Reply<i64> {
+        let may = self.coverage.check_range(&range.begin, &range.end);
+        self.if_may(may, |below| below.range_footprint(range))
+    }
+
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
         let may = self.coverage.check_range(&range.begin, &range.end);
         self.if_may(may, |below| below.split_points(range, chunk))

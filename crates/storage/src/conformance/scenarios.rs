@@ -223,6 +223,9 @@ fn estimates_add_up(make: Make<'_>) {
     assert!(near(store.range_size(b"", b"\xff"), 2_000_000));
     assert!(near(store.range_size(b"key005000", b"key015000"), 1_000_000));
     assert_eq!(store.range_size(b"b", b"a"), 0);
+    assert!(near(store.range_count(b"", b"\xff"), 20_000));
+    assert!(near(store.range_count(b"key005000", b"key015000"), 10_000));
+    assert_eq!(store.range_count(b"b", b"a"), 0);
     let points = store.split_points(b"key", b"l", 100_000);
     assert!(points.len() > 10 && points.len() < 40, "{}", points.len());
     assert!(points[0] == "key" && points[points.len() - 1] == "l");

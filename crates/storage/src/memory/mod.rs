@@ -274,6 +274,10 @@ impl Reader for MemoryReader {
         self.core().range_size(begin, end)
     }
 
+    fn range_count(&self, begin: &[u8], end: &[u8]) -> u64 {
+        self.core().range_count(begin, end)
+    }
+
     fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
         self.core().split_points(begin, end, chunk)
     }

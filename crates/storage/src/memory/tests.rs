@@ -306,6 +306,24 @@ fn rows_loaded_in_any_order_are_there() {
     }
 }
 
+/// Rows of one kind lie together, and a hundred times as heavy as those of another: whoever counts
+/// them by the weight of all is wrong by as much.
+#[test]
+fn rows_of_different_weight_are_counted_by_what_leaves_hold() {
+    let mut store = MemoryStorage::new(LogPosition::without_log(0));
+    let short = 20_000 / LESS;
+    set_all(&mut store, 1, 0..short, &[1; 8]);
+    set_all(&mut store, 2, short..short + short / 10, &[2; 4_000]);
+    let near = |told: u64, many: usize| told.abs_diff(many as u64) <= many as u64 / 10;
+    for (begin, end) in [(0, short), (short, short * 2), (0, short * 2), (short / 2, short + 50)] {
+        let rows = end.min(short + short / 10) - begin;
+        let told = store.range_count(&key(begin), &key(end));
+        assert!(near(told, rows), "{told} of {rows} rows from {begin} to {end}");
+    }
+    assert_eq!(store.range_count(&key(7), &key(8)), 1);
+    assert_eq!(store.range_count(b"x", b"y"), 0);
+}
+
 #[test]
 fn estimates_are_exact_while_nobody_writes() {
     let mut store = MemoryStorage::new(LogPosition::without_log(0));
@@ -321,8 +339,10 @@ fn estimates_are_exact_while_nobody_writes() {
     for _ in 0..50 / LESS.min(10) {
         let (begin, end) = (key(random.index(count)), key(random.index(count)));
         let inside = rows.iter().filter(|(key, _)| *key >= begin && *key < end);
-        let expected: usize = inside.map(|(key, value)| key.len() + value.len()).sum();
+        let expected: usize = inside.clone().map(|(key, value)| key.len() + value.len()).sum();
         assert_eq!(store.range_size(&begin, &end), expected as u64);
+        let (told, many) = (store.range_count(&begin, &end), inside.count() as u64);
+        assert!(told.abs_diff(many) <= many / 4, "{told} of {many} rows");
         if begin < end {
             let points = store.split_points(&begin, &end, 1000);
             let sizes = points.windows(2).map(|pair| store.range_size(&pair[0], &pair[1]));
