@@ -126,6 +126,11 @@ fn seed_of(seed: u64, drive: u64) -> u64 {
 }
 
 impl Bench {
+    /// The same run on another database, which holds the same rows.
+    pub(crate) fn of(&self, database: Database) -> Self {
+        Self { owner: Owner::of(&database), database, ..self.clone() }
+    }
+
     /// Whether the database is another process's.
     pub fn is_served(&self) -> bool {
         matches!(self.owner, Owner::Server(_))

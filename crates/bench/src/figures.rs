@@ -208,6 +208,12 @@ pub const FAILOVER: Target = Target { foundationdb: Some(5.2), ..Target::at_most
 pub const FAILOVER_SILENT: Target = Target { foundationdb: Some(3.6), ..Target::at_most(2.0, 1.0) };
 /// When it ends cleanly.
 pub const HAND_OVER: Target = Target { foundationdb: Some(3.6), ..Target::at_most(0.1, 0.02) };
+/// What three servers write, of what one does on the same processors.
+pub const THREE_NODES_WRITE: Target = Target::at_least(0.3, 0.45);
+/// What they read.
+pub const THREE_NODES_READ: Target = Target::at_least(0.85, 1.0);
+/// How long a commit of one client takes with them, of what it takes with one.
+pub const THREE_NODES_COMMIT: Target = Target::at_most(2.5, 1.8);
 /// Bytes of rows a second that a new member takes.
 pub const CATCH_UP: Target = Target::at_least(100e6, 200e6);
 /// What is left of the others' commits meanwhile.

@@ -31,7 +31,7 @@ pub struct Provenance {
 pub const SERVED: &str = " (served)";
 
 /// The order in which reports show workloads: the seeds', page by page, then ours.
-pub(crate) const IN_REPORTS: [&str; 44] = [
+pub(crate) const IN_REPORTS: [&str; 45] = [
     "write1",
     "write2",
     "write3",
@@ -65,6 +65,7 @@ pub(crate) const IN_REPORTS: [&str; 44] = [
     "restore",
     "changes",
     "dr",
+    "three-nodes",
     "failover",
     "catch-up",
     "restart",

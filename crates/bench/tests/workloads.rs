@@ -165,7 +165,7 @@ fn may_be_skipped(name: &str) -> bool {
         // less.
         "memory" | "larger" | "budget" | "uncached" => true,
         // They need servers as processes: `cli`'s tests run them.
-        "failover" | "catch-up" => true,
+        "failover" | "catch-up" | "three-nodes" => true,
         // A server takes them in: `cli`'s tests run them against one.
         name => name.starts_with("series-"),
     }
@@ -299,12 +299,20 @@ fn what_needs_its_host_is_skipped_without_one() {
     let bench = prepare(&database(), &directory, tiny(300)).unwrap();
     let report = bench
         .run(
-            &workloads::select(&["checkpoint", "restart", "restore", "dr", "failover", "catch-up"])
-                .unwrap(),
+            &workloads::select(&[
+                "checkpoint",
+                "restart",
+                "restore",
+                "dr",
+                "failover",
+                "catch-up",
+                "three-nodes",
+            ])
+            .unwrap(),
             Provenance::default(),
         )
         .unwrap();
-    assert!(report.outcomes.is_empty() && report.skipped.len() == 6, "{:?}", report.skipped);
+    assert!(report.outcomes.is_empty() && report.skipped.len() == 7, "{:?}", report.skipped);
 }
 
 #[test]

@@ -167,13 +167,13 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
-/// Three servers each, as processes: what happens to them once, and a fourth one that takes a few
-/// rows.
+/// Three servers each, as processes: what happens to them once, a fourth one that takes a few rows,
+/// and what they give of what one does.
 #[test]
-fn bench_measures_failovers_and_new_members() {
+fn bench_measures_failovers_new_members_and_what_three_nodes_give() {
     let place = Place::new();
     let json = place.path("report.json");
-    let ended = bench(&place, &["--workload", "failover,catch-up", "--json", &json]);
+    let ended = bench(&place, &["--workload", "failover,catch-up,three-nodes", "--json", &json]);
     ended.says(
         0,
         &[
@@ -183,6 +183,7 @@ fn bench_measures_failovers_and_new_members() {
             "leader ended",
             "5,000 rows",
             "rows taken in",
+            "100 clients, 10 reads, of one server's",
         ],
     );
     let report: serde_json::Value = place.read("report.json").parse().unwrap();
@@ -202,6 +203,10 @@ fn bench_measures_failovers_and_new_members() {
     assert!(
         figures("catch-up").len() == 3 && figures("catch-up").iter().all(|figure| *figure > 0.0)
     );
+    let of_one = figures("three-nodes");
+    // A thousand clients are hardly through with one transaction each in so short a time.
+    let is_some = |at: usize| of_one[at] > 0.0;
+    assert!(of_one.len() == 4 && [0, 2, 3].into_iter().all(is_some), "{of_one:?}");
     assert_eq!(place.left_behind(), ["report.json"; 0]);
 }
 

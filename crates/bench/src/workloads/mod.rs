@@ -33,6 +33,7 @@ mod second_site;
 mod series;
 mod series_queries;
 mod sustained;
+mod three_nodes;
 mod throughput;
 mod turns;
 mod uncached;
@@ -127,6 +128,7 @@ pub const ALL: &[Workload] = &[
     second_site::DR,
     failover::FAILOVER,
     catch_up::CATCH_UP,
+    three_nodes::THREE_NODES,
     aged::AGED,
     larger::LARGER,
     growth::GROWTH,
