@@ -398,6 +398,37 @@ fn a_disk_that_is_low_is_told_everywhere_and_once_in_the_log() {
 }
 
 #[test]
+fn a_full_disk_is_told_everywhere_while_it_is_full_and_no_longer() {
+    for engine in ENGINES {
+        let place = Place::new(10, config(engine));
+        (0..100).for_each(|number| place.put(number).unwrap());
+        place.run(5);
+        let ((), log) = heard(Level::INFO, || {
+            // Others take all that is free.
+            let files = place.sim.files(&place.machine);
+            let used = files.iter().map(|(_, len)| len.next_multiple_of(4096)).sum();
+            place.faults(|plan| plan.capacity = Some(used));
+            place.run(5);
+            assert_eq!(place.put(0).unwrap_err().code(), 1514, "{engine:?}");
+            let told = place.told();
+            told.assert_refusing("disk_full");
+            assert_eq!(
+                told.lamp,
+                ("refusing".to_owned(), told.message("commits_refused").to_owned())
+            );
+            assert!(told.messages.iter().any(|(name, _)| name == "low_disk_space"));
+            assert!(told.measured("plinth_commits_refused_total{cause=\"disk_full\"}") >= 1.0);
+            assert!((0..100).all(|number| place.get(number).is_ok()), "reads go on");
+            place.faults(|plan| plan.capacity = None);
+            place.run(12);
+            place.put(0).unwrap();
+            place.told().assert_well();
+        });
+        assert_each_once(&log, &["the disk is full: commits", "the disk has room again"]);
+    }
+}
+
+#[test]
 fn a_disk_that_doesnt_sync_is_told_everywhere_and_nothing_is_taken_any_more() {
     for engine in ENGINES {
         let place = Place::new(6, config(engine));
