@@ -18,17 +18,20 @@ enum Outcome {
     Skipped(&'static str),
 }
 
+mod debian;
+
 use Outcome::{Passed, Skipped};
 
 /// A trial: of which packages, what it shows, and how.
 type Trial = (Option<Kind>, &'static str, fn(&Plan) -> Result<Outcome>);
 
-const TRIALS: [Trial; 13] = [
+const TRIALS: [Trial; 14] = [
     (None, "checksums are those of the files", sums),
     (Some(Kind::Tarball), "the tarball runs where it is unpacked", tarball),
     (Some(Kind::Tarball), "a C program is built against the tarball", c_program),
     (Some(Kind::Deb), "debian's packages have their files, and run", deb),
-    (Some(Kind::Deb), "debian's packages are installed into a root", deb_installed),
+    (Some(Kind::Deb), "debian's packages are installed into a root", debian::installed),
+    (Some(Kind::Deb), "debian's package is set up, removed and purged", debian::set_up),
     (Some(Kind::Rpm), "fedora's packages have their files, and run", rpm),
     (Some(Kind::Rpm), "fedora's packages are installed into a root", rpm_installed),
     (Some(Kind::Wheel), "the wheel is installed and keeps a row", wheel),
@@ -144,7 +147,7 @@ fn deb(plan: &Plan) -> Result<Outcome> {
     }
     let root = plan.fresh("try-deb")?;
     for name in ["plinth", "libplinth", "libplinth-dev"] {
-        let file = debian(plan, name)?;
+        let file = debian::package(plan, name)?;
         let file = file.to_string_lossy();
         command::run("dpkg-deb", &["-x", &file, &root.to_string_lossy()])?;
         let told = command::output("dpkg-deb", &["-f", &file, "Version"])?;
@@ -161,12 +164,6 @@ fn deb(plan: &Plan) -> Result<Outcome> {
     Ok(Passed)
 }
 
-/// One of Debian's packages.
-fn debian(plan: &Plan, name: &str) -> Result<PathBuf> {
-    let begin = format!("{name}_");
-    find(plan, |file| file.starts_with(&begin) && file.ends_with(".deb"))
-}
-
 /// The one file among the packages whose name is like that.
 fn find(plan: &Plan, is_it: impl Fn(&str) -> bool) -> Result<PathBuf> {
     let files =
@@ -179,51 +176,6 @@ fn find(plan: &Plan, is_it: impl Fn(&str) -> bool) -> Result<PathBuf> {
         1 => Ok(found.remove(0)),
         count => Err(format!("{count} packages, one was to be found: {found:?}")),
     }
-}
-
-/// What dpkg itself says: that one package wants what the others bring, and that removing leaves
-/// data and changed settings alone.
-fn deb_installed(plan: &Plan) -> Result<Outcome> {
-    if !command::is_there("dpkg") {
-        return Ok(Skipped("there is no dpkg"));
-    }
-    let root = plan.fresh("try-dpkg")?;
-    for dir in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/plinth", "var/log"] {
-        std::fs::create_dir_all(root.join(dir)).map_err(|e| format!("make {dir}: {e}"))?;
-    }
-    for file in ["var/lib/dpkg/status", "var/lib/dpkg/available", "var/lib/plinth/data"] {
-        std::fs::write(root.join(file), "").map_err(|e| format!("write {file}: {e}"))?;
-    }
-    // No system is in there: scripts, which would make users and start servers, are read alone.
-    let dpkg = |arguments: &[&str]| {
-        let mut dpkg = Command::new("dpkg");
-        let root = format!("--root={}", root.display());
-        let apart = ["--force-not-root", "--force-bad-path", "--force-depends", "--log=/dev/null"];
-        dpkg.arg(root).args(apart).args(arguments);
-        command::text(&mut dpkg)
-    };
-    let packages = ["plinth", "libplinth", "libplinth-dev"].map(|name| debian(plan, name));
-    for package in packages {
-        dpkg(&["--unpack", &package?.to_string_lossy()])?;
-    }
-    let listed = dpkg(&["--list"])?;
-    if listed.lines().filter(|line| line.contains("plinth")).count() != 3 {
-        return Err(format!("dpkg lists\n{listed}"));
-    }
-    let scripts = root.join("var/lib/dpkg/info");
-    for script in ["plinth.postinst", "plinth.prerm", "plinth.postrm"] {
-        let text = std::fs::read_to_string(scripts.join(script))
-            .map_err(|e| format!("read {script}: {e}"))?;
-        if text.contains("#DEBHELPER#") {
-            return Err(format!("{script} has a place that was not filled"));
-        }
-        command::run("sh", &["-n", &scripts.join(script).to_string_lossy()])?;
-        if text.contains("rm -rf /var/lib/plinth") {
-            return Err(format!("{script} removes data"));
-        }
-    }
-    must_be(&root.join("var/lib/plinth/data"))?;
-    Ok(Passed)
 }
 
 fn rpm(plan: &Plan) -> Result<Outcome> {

@@ -148,10 +148,7 @@ def _read(db, user, reads, model):
         for key, value in found or []:
             assert reads.has(key) and model[key] == value, (user, key)
     elif kind == 2:
-        selector = random.choice([fdb.KeySelector.first_greater_or_equal, fdb.KeySelector.last_less_than])(begin)
-        failed, key = _retrying(db, user, lambda tr: bytes(tr.get_key(selector)))
-        if failed is None and b"" < key < b"\xff":
-            assert key in model and reads.has(key), (user, begin, key)
+        _follow(db, user, reads, model, begin)
     else:
         failed, watch = _retrying(db, user, lambda tr: tr.watch(begin))
         if failed is None and not reads.has(begin):
@@ -164,6 +161,23 @@ def _read(db, user, reads, model):
             watch.cancel()
         else:
             assert not reads.has(begin), (user, begin)
+
+
+def _follow(db, user, reads, model, begin):
+    """A selector leads through keys that are covered, to the one that the model says, or is denied."""
+    kind = random.choice(["first_greater_or_equal", "first_greater_than", "last_less_or_equal", "last_less_than"])
+    # Between which keys it begins: before this one.
+    place = begin + b"\0" if kind in ("first_greater_than", "last_less_or_equal") else begin
+    if kind.startswith("first"):
+        leads_to = min((key for key in model if key >= place), default=b"\xff")
+        may = reads.covers(place, leads_to + b"\0")
+    else:
+        leads_to = max((key for key in model if key < place), default=b"")
+        may = reads.covers(leads_to, place)
+    selector = getattr(fdb.KeySelector, kind)(begin)
+    failed, key = _retrying(db, user, lambda tr: bytes(tr.get_key(selector)))
+    assert (failed is None) == may, (user, kind, begin, leads_to, failed)
+    assert failed is not None or key == leads_to, (user, kind, begin, key, leads_to)
 
 
 def _write(db, user, writes, reads, model):
