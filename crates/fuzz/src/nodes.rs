@@ -208,9 +208,10 @@ pub(crate) fn frame_seeds() -> Vec<Vec<u8>> {
     let mutations = Message { entries: vec![9], members: Vec::new(), ..append.clone() };
     let what = vec![entry(EntryKind::Mutations, 41, 600, b"what")];
     let frames = [
-        Frame { message: message(MessageKind::Heartbeat), entries: Vec::new() },
-        Frame { message: append, entries },
-        Frame { message: mutations, entries: what },
+        Frame::new(message(MessageKind::Heartbeat), Vec::new()),
+        Frame::new(append.clone(), entries.clone()),
+        Frame::new(mutations, what),
+        Frame { before: Some(0x1234_5678), ..Frame::new(append, entries) },
     ];
     let bare = Parcel::bare(ParcelKind::Chunk, 1, 2, 9);
     let key = Bytes::from_static(b"key");

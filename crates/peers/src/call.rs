@@ -43,13 +43,13 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
         let place = link.place(attempt);
         let opening = race(open(&shared, &link, &place), shared.env.sleep(PATIENCE)).await;
         let why = match opening {
-            First::Left(Ok(talk)) => {
+            First::Left(Ok((talk, version))) => {
                 tracing::info!(node = link.node, address = place, "reached another node");
                 pause = PAUSES[0];
                 attempt = 0;
                 link.outbox.set_connected(true);
                 *lock(&link.failure) = None;
-                let why = Conversation::new(shared.clone(), link.clone(), talk).await;
+                let why = Conversation::new(shared.clone(), link.clone(), talk, version).await;
                 link.outbox.set_connected(false);
                 why
             }
@@ -88,8 +88,8 @@ fn note(link: &Link, why: &PeerError) {
     }
 }
 
-/// Connects, and comes to know the other node.
-async fn open(shared: &Shared, link: &Link, place: &str) -> PeerResult<Talk> {
+/// Connects, and comes to know the other node. The version is that which both speak.
+async fn open(shared: &Shared, link: &Link, place: &str) -> PeerResult<(Talk, u16)> {
     let stream = trust::connect(&shared.env, &shared.trust, place).await?;
     let mut talk = Talk::new(stream, Vec::new());
     let hello = shared.hello(link);
@@ -114,7 +114,7 @@ async fn open(shared: &Shared, link: &Link, place: &str) -> PeerResult<Talk> {
     Word::Proof(secret.prove("caller", &[&said, &answered])).encode(&mut proof);
     talk.say(&proof).await?;
     match talk.hear(Word::decode).await? {
-        Word::Verdict(Ok(())) => Ok(talk),
+        Word::Verdict(Ok(())) => Ok((talk, welcome.version)),
         Word::Verdict(Err(why)) => Err(why.into()),
         Word::Removed => {
             shared.be_removed();
@@ -129,6 +129,7 @@ struct Conversation {
     shared: Arc<Shared>,
     link: Arc<Link>,
     stream: Stream,
+    version: u16,
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
@@ -139,10 +140,11 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk) -> Self {
+    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk, version: u16) -> Self {
         let (heard, tick) = (shared.env.now(), shared.env.sleep(Duration::ZERO));
         let Talk { stream, input } = talk;
-        Self { shared, link, stream, input, output: Vec::new(), sent: 0, long: None, heard, tick }
+        let (output, sent, long) = (Vec::new(), 0, None);
+        Self { shared, link, stream, version, input, output, sent, long, heard, tick }
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> PeerResult<()> {
@@ -167,13 +169,13 @@ impl Conversation {
     /// Moves what is to be sent next into the output.
     fn collect(&mut self) {
         while let Some(frame) = self.link.outbox.take_short() {
-            if let Some(bytes) = self.encode(&frame) {
+            if let Some(bytes) = self.encode(frame) {
                 packet::put(&mut self.output, Kind::Whole, &bytes);
             }
         }
         if self.long.is_none() {
             let next = self.link.outbox.take_long();
-            self.long = next.and_then(|frame| self.encode(&frame)).map(|bytes| (bytes, 0));
+            self.long = next.and_then(|frame| self.encode(frame)).map(|bytes| (bytes, 0));
         }
         let Some((bytes, at)) = &mut self.long else { return };
         let rest = &bytes[*at..];
@@ -189,8 +191,8 @@ impl Conversation {
         }
     }
 
-    fn encode(&self, item: &Item) -> Option<Vec<u8>> {
-        match item.encode() {
+    fn encode(&self, mut item: Item) -> Option<Vec<u8>> {
+        match item.encode(self.version) {
             Ok(bytes) => {
                 self.link.outbox.sent(bytes.len());
                 Some(bytes)

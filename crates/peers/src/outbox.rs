@@ -39,9 +39,13 @@ impl Item {
         }
     }
 
-    pub(crate) fn encode(&self) -> ReplicationResult<Vec<u8>> {
+    /// Its bytes, for a node that speaks this version of the protocol.
+    pub(crate) fn encode(&mut self, version: u16) -> ReplicationResult<Vec<u8>> {
         match self {
-            Self::Frame(frame) => frame.encode(),
+            Self::Frame(frame) => {
+                frame.speak(version);
+                frame.encode()
+            }
             Self::Parcel(parcel) => parcel.encode(),
         }
     }

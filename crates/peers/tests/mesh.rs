@@ -519,6 +519,11 @@ fn the_first_nonsense_of_a_member_ends_its_connection_and_is_counted() {
 
 /// Takes a node's call as node 2 would.
 async fn be_called(sim: &Simulation, charter: &Charter) -> Stranger {
+    be_called_by(sim, charter, u16::MAX).await
+}
+
+/// As node 2 would with a program that speaks no later version than this.
+async fn be_called_by(sim: &Simulation, charter: &Charter, newest: u16) -> Stranger {
     let address = charter.members[1].address.parse().unwrap();
     let listener =
         sim.process("node-2").sockets().listen(address).await.expect("the address is free");
@@ -529,7 +534,7 @@ async fn be_called(sim: &Simulation, charter: &Charter) -> Stranger {
     };
     let (hello, said) = caller.hear(hello).await.expect("a hello");
     let mut welcome = Welcome {
-        version: hello.spoken.newest,
+        version: hello.spoken.newest.min(newest),
         refused: None,
         cluster_id: charter.cluster_id,
         node: 2,
@@ -548,6 +553,33 @@ async fn be_called(sim: &Simulation, charter: &Charter) -> Stranger {
     Word::Verdict(Ok(())).encode(&mut verdict);
     assert!(caller.say(&verdict).await);
     caller
+}
+
+/// A program of version 4 takes no frame with a checksum of the entry before: it would hang up.
+#[test]
+fn an_older_program_is_sent_no_checksum() {
+    for (newest, comes) in [(4, None), (5, Some(7))] {
+        let sim = Simulation::new(3);
+        let charter = charter(&sim, &names(2));
+        let machine = start(&sim.process("node-1"), &charter, 1);
+        let mut called = sim.run_until(be_called_by(&sim, &charter, newest));
+        sim.run_for(Duration::from_millis(100));
+        let bare = Message::bare(MessageKind::Append, 1, 2, 9);
+        let message = Message { index: 8, log_term: 9, ..bare };
+        machine.mesh.send(Frame { message, entries: Vec::new(), before: Some(7) });
+        let next = |bytes: &[u8]| {
+            let Some((kind, payload)) = packet::split(bytes)? else { return Ok(None) };
+            let frame = (kind == Kind::Whole).then(|| Frame::decode(&payload.to_vec().into()));
+            Ok(Some((frame, packet::HEAD + payload.len())))
+        };
+        let frame = loop {
+            // Pings come too.
+            if let Some(frame) = sim.run_until(called.hear(next)).expect("the connection stays") {
+                break frame;
+            }
+        };
+        assert_eq!(frame.map(|frame| frame.before), Ok(comes), "version {newest}");
+    }
 }
 
 /// What a node that was called may say besides answers to pings is an answer of its own, to the

@@ -10,33 +10,9 @@
 
 mod machines;
 
-use machines::{DIR, Machines};
+use machines::Machines;
 use plinth_pipeline::NodeConfig;
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// All files of a machine, with what is in them.
-fn copy(machines: &Machines, at: usize) -> Vec<(PathBuf, Vec<u8>)> {
-    let env = &machines.envs[at];
-    let paths = machines.sim.files(env).into_iter().map(|(path, _)| path);
-    paths
-        .map(|path| {
-            (path.clone(), machines.sim.run_until(env.files().read(&path)).expect("a file"))
-        })
-        .collect()
-}
-
-/// Puts the copy in the place of what there is.
-fn restore(machines: &Machines, at: usize, copy: &[(PathBuf, Vec<u8>)]) {
-    let files = machines.envs[at].files();
-    machines.sim.run_until(async {
-        files.remove_dir_all(DIR).await.expect("an empty place");
-        for (path, bytes) in copy {
-            files.create_dir_all(path.parent().expect("a directory")).await.expect("a directory");
-            files.replace(path, bytes).await.expect("a file");
-        }
-    });
-}
 
 #[test]
 fn a_member_that_is_restored_from_an_older_copy_takes_no_part_and_says_why() {
@@ -47,7 +23,7 @@ fn a_member_that_is_restored_from_an_older_copy_takes_no_part_and_says_why() {
         machines.sim.run_for(Duration::from_millis(500));
         let restored = (leader + 1) % 3;
         machines.crash(restored);
-        let older = copy(&machines, restored);
+        let older = machines.files(restored);
         machines.open(restored).expect("it opens");
         // The third is away: what is acknowledged now is on the two alone.
         machines.isolate((leader + 2) % 3);
@@ -55,7 +31,7 @@ fn a_member_that_is_restored_from_an_older_copy_takes_no_part_and_says_why() {
             machines.set(leader, &format!("key{n}"), "new").expect("a commit");
         }
         machines.crash(restored);
-        restore(&machines, restored, &older);
+        machines.put_files(restored, &older);
         machines.open(restored).expect("it opens, and can't know");
         for _ in 0..2_000 {
             machines.sim.run_for(Duration::from_millis(1));
@@ -97,7 +73,7 @@ fn one_that_is_restored_from_before_an_election_gives_no_vote_to_who_knows_of_it
         machines.sim.run_for(Duration::from_millis(500));
         let restored = (first + 1) % 3;
         machines.crash(restored);
-        let older = copy(&machines, restored);
+        let older = machines.files(restored);
         machines.open(restored).expect("it opens");
         machines.sim.run_for(Duration::from_secs(1));
         // Somebody else is elected: who led, and who is to be restored, both know of it.
@@ -120,7 +96,7 @@ fn one_that_is_restored_from_before_an_election_gives_no_vote_to_who_knows_of_it
         }
         machines.crash(restored);
         machines.crash(leader);
-        restore(&machines, restored, &older);
+        machines.put_files(restored, &older);
         machines.heal();
         machines.open(restored).expect("it opens, and can't know");
         machines.sim.run_for(Duration::from_secs(3));
@@ -154,7 +130,7 @@ fn a_member_that_has_what_a_restored_majority_has_lost_says_so_and_takes_no_part
         machines.set(keeper, "old", "1").expect("a commit");
         machines.sim.run_for(Duration::from_millis(500));
         machines.crash(restored);
-        let older = copy(&machines, restored);
+        let older = machines.files(restored);
         machines.open(restored).expect("it opens");
         machines.sim.run_for(Duration::from_millis(500));
         machines.crash(away);
@@ -164,7 +140,7 @@ fn a_member_that_has_what_a_restored_majority_has_lost_says_so_and_takes_no_part
         machines.sim.run_for(Duration::from_millis(500));
         machines.crash(keeper);
         machines.crash(restored);
-        restore(&machines, restored, &older);
+        machines.put_files(restored, &older);
         machines.open(restored).expect("it opens, and can't know");
         machines.open(away).expect("it opens");
         let leader = machines.await_leader(|_| true);
@@ -187,4 +163,51 @@ fn a_member_that_has_what_a_restored_majority_has_lost_says_so_and_takes_no_part
         machines.sim.run_for(Duration::from_secs(2));
         assert!(machines.host(keeper).failure().is_some(), "seed {seed}: it takes part");
     }
+}
+
+/// As many rows under one key each.
+fn fill(machines: &Machines, at: usize, what: &str) {
+    (0..20).for_each(|n| machines.set(at, &format!("{what}{n}"), what).expect("a commit"));
+    machines.sim.run_for(Duration::from_millis(500));
+}
+
+/// Two of three are put back to before an election, and elect somebody in the term of whom they
+/// have forgotten. Terms and indices of what the third has from then are those of other entries:
+/// it took what came behind them, and its rows differed from there on, in silence.
+#[test]
+fn a_term_that_has_two_leaders_is_found_by_the_member_that_knew_the_first() {
+    let mut reused = 0;
+    for seed in 0..8 {
+        let mut machines = Machines::new(seed, 3, NodeConfig::default());
+        let first = machines.await_leader(|_| true);
+        fill(&machines, first, "old");
+        (0..3).for_each(|at| machines.crash(at));
+        let older: Vec<_> = (0..3).map(|at| machines.files(at)).collect();
+        (0..3).for_each(|at| machines.open(at).expect("it opens"));
+        let before = machines.await_leader(|_| true);
+        let term = machines.host(before).leadership().term;
+        fill(&machines, before, "lost");
+        (0..3).for_each(|at| machines.crash(at));
+        let keeper = (before + seed as usize) % 3;
+        for at in (0..3).filter(|at| *at != keeper) {
+            machines.put_files(at, &older[at]);
+            machines.open(at).expect("it opens, and can't know");
+        }
+        let leader = machines.await_leader(|_| true);
+        fill(&machines, leader, "new");
+        reused += u64::from(machines.host(leader).leadership().term == term);
+        machines.open(keeper).expect("it opens, and nobody has told it yet");
+        machines.sim.run_for(Duration::from_secs(2));
+        let failure = machines.host(keeper).failure().expect("it takes part").to_string();
+        for part in ["older disks", "plinth salvage"] {
+            assert!(failure.contains(part), "seed {seed}: {failure}");
+        }
+        // The others go on, and it never takes part again.
+        machines.set(leader, "after", "1").expect("a commit");
+        machines.crash(keeper);
+        machines.open(keeper).expect("it opens");
+        machines.sim.run_for(Duration::from_secs(2));
+        assert!(machines.host(keeper).failure().is_some(), "seed {seed}: it takes part");
+    }
+    assert!(reused > 0, "no term had two leaders");
 }

@@ -20,6 +20,7 @@
 
 mod heard;
 mod planted;
+mod sums;
 
 use crate::failure::{ReplicationError, ReplicationResult};
 use std::collections::{BTreeSet, VecDeque};
@@ -37,6 +38,7 @@ use crate::spoken::Spoken;
 use crate::stand::{Role, Stand};
 use crate::terms::{EntryId, Store, Terms};
 use heard::Heard;
+use sums::Sums;
 
 /// Who a node is, and among whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,6 +156,8 @@ struct Lacks {
     /// began by rows, and behind that by elections.
     known_besides: u64,
     heard: Heard,
+    /// By which it is found that others have forgotten whom they elected.
+    sums: Sums,
 }
 
 /// One node's part in the agreement.

@@ -22,7 +22,8 @@ use plinth_types::{Bytes, Version, planted, probe};
 
 use crate::NodeId;
 use crate::core::{Core, Follower, Work};
-use crate::failure::ReplicationError;
+use crate::failure::{ReplicationError, ReplicationResult};
+use crate::frame::checksum;
 use crate::inbox::{Event, Inbox, Left};
 use crate::members::Members;
 use crate::message::{Message, MessageKind};
@@ -231,7 +232,7 @@ impl Driver {
         match event {
             Event::Frame(frame) => {
                 // A frame that no honest node sends is as good as lost.
-                if frame.is_whole() && self.core.receive(&frame.message).is_ok() {
+                if frame.is_whole() && self.take(&frame).await.is_ok() {
                     bodies.received = frame.entries.into();
                 } else {
                     probe!("replication: a frame is refused");
@@ -263,6 +264,45 @@ impl Driver {
             Event::HandOver => self.core.hand_over(),
             Event::Close(answer) => answer.send(Ok(())),
         }
+    }
+
+    /// Gives the core a message, with the checksums of those entries that it is to compare.
+    async fn take(&mut self, frame: &Frame) -> ReplicationResult<()> {
+        let Frame { message, entries, before } = frame;
+        let sum = |entry: EntryId| {
+            let Some(at) = entry.index.checked_sub(message.index + 1) else { return *before };
+            let entry = entries.get(usize::try_from(at).ok()?)?;
+            Some(checksum(&entry.head(), &entry.body))
+        };
+        let shared = self.core.shared(message).into_iter();
+        let theirs: Vec<_> = shared.filter_map(|entry| Some((entry, sum(entry)?))).collect();
+        let unknown = |(entry, _): &&(EntryId, u32)| self.core.sum_of(*entry).is_none();
+        if let Some((first, _)) = theirs.iter().find(unknown)
+            && let Some((last, _)) = theirs.iter().rfind(unknown)
+        {
+            self.recall(first.index, last.index).await;
+        }
+        self.core.receive_checked(message, &theirs)
+    }
+
+    /// Has the core know the checksums of these entries, as far as they can be read.
+    async fn recall(&mut self, from: u64, upto: u64) {
+        probe!("replication: checksums of entries are read from the disk");
+        let mut reader = self.log.entries(from);
+        while reader.next_index() <= upto {
+            let Ok(Some(entry)) = reader.next().await else { return };
+            self.core.recall_sum(entry.index, checksum(&entry.head(), &entry.body));
+        }
+    }
+
+    /// The checksum of the entry before those of an append, if that is here.
+    async fn sum_before(&mut self, message: &Message) -> Option<u32> {
+        let before = EntryId { index: message.index, term: message.log_term };
+        let is_gone = before.index < self.log.first_index();
+        if self.core.sum_of(before).is_none() && !is_gone && self.core.terms().has(before) {
+            self.recall(before.index, before.index).await;
+        }
+        self.core.sum_of(before)
     }
 
     /// Proposes an entry; `None` if it is a lease that reaches no further than the last.
@@ -397,6 +437,9 @@ impl Driver {
                 self.wait_for_room(error.clone()).await?;
                 continue;
             }
+            if written.is_ok() {
+                self.core.note_sum(head.index, checksum(&head, body));
+            }
             // Whoever gets the position may ask about it at once.
             self.tell();
             return written;
@@ -506,7 +549,11 @@ impl Driver {
         self.publish();
         for message in messages {
             if message.kind != MessageKind::Append || message.entries.is_empty() {
-                self.peers.send(Frame { message, entries: Vec::new() });
+                let before = match message.kind {
+                    MessageKind::Append => self.sum_before(&message).await,
+                    _ => None,
+                };
+                self.peers.send(Frame { message, entries: Vec::new(), before });
                 continue;
             }
             for frame in self.frames(message).await {
@@ -518,6 +565,7 @@ impl Driver {
     /// An append as one frame or several, none too long. What can't be read is not sent: it is
     /// asked for again.
     async fn frames(&mut self, message: Message) -> Vec<Frame> {
+        let mut before = self.sum_before(&message).await;
         let reader =
             self.readers.entry(message.to).or_insert_with(|| self.log.entries(message.index + 1));
         reader.go_to(message.index + 1);
@@ -531,7 +579,8 @@ impl Driver {
             }
             if bytes >= FRAME_BYTES {
                 let message = Message { index, log_term, entries: Vec::new(), ..message.clone() };
-                frames.push(Frame { message, entries: Vec::new() });
+                before = last_sum(&frames).map(|(_, sum)| sum).or(before);
+                frames.push(Frame { message, entries: Vec::new(), before });
                 bytes = 0;
             }
             (index, log_term) = (entry.index, entry.term);
@@ -540,6 +589,12 @@ impl Driver {
                 frame.message.entries.push(term);
                 frame.entries.push(entry);
             }
+        }
+        // What is sent next comes behind it.
+        if let Some((last, sum)) =
+            last_sum(&frames).filter(|(last, _)| self.core.sum_of(*last).is_none())
+        {
+            self.core.recall_sum(last.index, sum);
         }
         frames
     }
@@ -577,6 +632,13 @@ impl Driver {
             });
         }
     }
+}
+
+/// The last entry of these frames, and its checksum.
+fn last_sum(frames: &[Frame]) -> Option<(EntryId, u32)> {
+    let entry = frames.last()?.entries.last()?;
+    let id = EntryId { index: entry.index, term: entry.term };
+    Some((id, checksum(&entry.head(), &entry.body)))
 }
 
 /// Syncs what is due, again and again, until the member ends.

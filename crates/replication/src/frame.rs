@@ -7,8 +7,9 @@
 //! are slices of what arrived.
 //!
 //! ```text
-//!   | checksum 4 | length 4 | length of the message 4 | 0 0 0 0 | message | head of an entry ... | body ... |
-//!   '- of all behind it     '- of all behind it
+//!   | checksum 4 | length 4 | length of the message 4 | what 4 | message | checksum 4 | head of an entry ... | body ... |
+//!   '- of all behind it     '- of all behind it          |                   '- of the entry before these, if what is 2
+//!                                                        '- 0, or 2 (1: a parcel)
 //!
 //!   head of an entry   | kind | 0 0 0 | length of its body 4 | version 8 | previous version 8 | committed version 8 |
 //! ```
@@ -25,23 +26,34 @@ const LENGTH: usize = 4;
 const MESSAGE_LENGTH: usize = LENGTH + 4;
 const MESSAGE: usize = MESSAGE_LENGTH + 8;
 const ENTRY_HEAD: usize = 32;
+/// What a frame is that has a checksum of the entry before its own.
+const WITH_BEFORE: u32 = 2;
+
+/// The checksum of an entry, the same on every node: of its head as in a frame, and its body. Two
+/// entries with the same index and term have the same, unless two leaders have had that term.
+pub(crate) fn checksum(head: &EntryHead, body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&head_bytes(head, body.len())), body)
+}
 
 impl Frame {
     /// How many bytes [`Frame::encode`] gives, about.
     pub fn size(&self) -> usize {
         let bodies: usize = self.entries.iter().map(|entry| ENTRY_HEAD + entry.body.len()).sum();
-        MESSAGE + 80 + self.message.entries.len() * 8 + bodies
+        MESSAGE + 80 + self.message.entries.len() * 8 + 4 + bodies
     }
 
     /// The frame's bytes.
     ///
     /// # Errors
-    /// `TooLarge` if the entries aren't those of the message, or the frame is
-    /// longer than [`MAX_FRAME`]: nobody would take it.
+    /// `TooLarge` if the entries aren't those of the message, or there is a checksum of the one
+    /// before where there is none, or the frame is longer than [`MAX_FRAME`]: nobody would take it.
     pub fn encode(&self) -> ReplicationResult<Vec<u8>> {
         let invalid = |what: String| Err(ReplicationError::TooLarge(what));
         if !self.is_whole() {
             return invalid(format!("{} entries in a frame of other ones", self.entries.len()));
+        }
+        if self.before.is_some() && !self.message.has_entry_before() {
+            return invalid("a checksum of an entry before the first".to_string());
         }
         if self.size() > MAX_FRAME {
             return invalid(format!(
@@ -52,14 +64,13 @@ impl Frame {
         let message = self.message.encode();
         let mut bytes = Vec::with_capacity(self.size());
         bytes.extend_from_slice(&[0; MESSAGE_LENGTH]);
-        bytes.extend_from_slice(&(message.len() as u64).to_le_bytes());
+        let what = self.before.map_or(0, |_| WITH_BEFORE);
+        bytes.extend_from_slice(&(message.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&what.to_le_bytes());
         bytes.extend_from_slice(&message);
+        bytes.extend(self.before.map(u32::to_le_bytes).into_iter().flatten());
         for entry in &self.entries {
-            bytes.extend_from_slice(&[entry.kind as u8, 0, 0, 0]);
-            bytes.extend_from_slice(&(entry.body.len() as u32).to_le_bytes());
-            for version in [entry.version, entry.previous, entry.committed] {
-                bytes.extend_from_slice(&version.to_le_bytes());
-            }
+            bytes.extend_from_slice(&head_bytes(&entry.head(), entry.body.len()));
         }
         for entry in &self.entries {
             bytes.extend_from_slice(&entry.body);
@@ -80,8 +91,9 @@ impl Frame {
         let Some((head, rest)) = bytes.split_first_chunk::<MESSAGE>() else {
             return refuse(format!("{} bytes", bytes.len()));
         };
-        let [checksum, len, message_len, zero] = words(head);
-        if bytes.len() > MAX_FRAME || bytes.len() - MESSAGE_LENGTH != len as usize || zero != 0 {
+        let [checksum, len, message_len, what] = words(head);
+        let is_known = [0, WITH_BEFORE].contains(&what);
+        if bytes.len() > MAX_FRAME || bytes.len() - MESSAGE_LENGTH != len as usize || !is_known {
             return refuse(format!("{} bytes, of which {len} are said to be there", bytes.len()));
         }
         let found = crc32c::crc32c(&bytes[LENGTH..]);
@@ -94,6 +106,7 @@ impl Frame {
             return refuse(format!("a message of {message_len} bytes"));
         };
         let message = Message::decode(message)?;
+        let (before, rest) = before(&message, what, rest)?;
         let count = message.entries.len();
         let (heads, rest) = rest.as_chunks::<ENTRY_HEAD>();
         if heads.len() < count {
@@ -120,8 +133,34 @@ impl Frame {
         if at != bytes.len() {
             return refuse(format!("{} bytes behind its last body", bytes.len() - at));
         }
-        Ok(Self { message, entries })
+        Ok(Self { message, entries, before })
     }
+}
+
+/// The checksum of the entry before those of a frame, if it has one, and what follows.
+fn before<'a>(
+    message: &Message,
+    what: u32,
+    rest: &'a [u8],
+) -> ReplicationResult<(Option<u32>, &'a [u8])> {
+    if what != WITH_BEFORE {
+        return Ok((None, rest));
+    }
+    let checked = rest.split_first_chunk().filter(|_| message.has_entry_before());
+    let Some((checksum, rest)) = checked else {
+        return refuse("a checksum of an entry before its own, and no such entry".to_string());
+    };
+    Ok((Some(u32::from_le_bytes(*checksum)), rest))
+}
+
+/// The bytes of an entry's head: what a message doesn't say of it.
+fn head_bytes(head: &EntryHead, body_len: usize) -> [u8; ENTRY_HEAD] {
+    let mut bytes = [0; ENTRY_HEAD];
+    bytes[0] = head.kind as u8;
+    bytes[4..8].copy_from_slice(&(body_len as u32).to_le_bytes());
+    let versions = [head.version, head.previous, head.committed].map(Version::to_le_bytes);
+    bytes[8..].copy_from_slice(versions.as_flattened());
+    bytes
 }
 
 /// The head of an entry, and the length of its body.

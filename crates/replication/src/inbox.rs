@@ -311,7 +311,7 @@ mod tests {
             committed: 0,
             body: vec![7; bytes].into(),
         };
-        Frame { message: message(MessageKind::Append), entries: vec![entry] }
+        Frame::new(message(MessageKind::Append), vec![entry])
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
         let waiting = inbox.queue().events.len();
         assert_eq!(waiting, 7, "as many as it takes to reach the bound");
         inbox.post(Event::Campaign);
-        inbox.post_frame(Frame { message: message(MessageKind::Heartbeat), entries: Vec::new() });
+        inbox.post_frame(Frame::new(message(MessageKind::Heartbeat), Vec::new()));
         assert_eq!(
             inbox.queue().events.len(),
             9,

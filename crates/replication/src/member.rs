@@ -117,7 +117,7 @@ impl Member {
         match self.proofs.receive(&frame.message) {
             Taken::No => self.inbox.post_frame(frame),
             Taken::Counted => {}
-            Taken::Answer(message) => return Some(Frame { message, entries: Vec::new() }),
+            Taken::Answer(message) => return Some(Frame::new(message, Vec::new())),
         }
         None
     }

@@ -122,6 +122,11 @@ impl Message {
         Self { index: index - 1, log_term, entries, members, ..self.clone() }
     }
 
+    /// Whether it speaks of an entry before its own.
+    pub(crate) fn has_entry_before(&self) -> bool {
+        self.kind == MessageKind::Append && self.index > 0
+    }
+
     /// A message that says no more than this: all else is 0, or empty.
     pub fn bare(kind: MessageKind, from: u64, to: u64, term: u64) -> Self {
         Self {

@@ -12,6 +12,10 @@ use crate::message::Message;
 use crate::parcel::Parcel;
 use crate::spoken::Spoken;
 
+/// Whoever speaks this version of the members' protocol takes frames with a checksum of the entry
+/// before theirs.
+const CHECKSUMS_SINCE: u16 = 5;
+
 /// What one node sends another: a message, and the entries that it speaks of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
@@ -19,9 +23,24 @@ pub struct Frame {
     pub message: Message,
     /// The entries of an append, whole: as many as the message has terms.
     pub entries: Vec<Entry>,
+    /// An append: the checksum of the entry before those, if the sender has it at hand.
+    pub before: Option<u32>,
 }
 
 impl Frame {
+    /// A message with these entries, and no checksum of the one before.
+    pub fn new(message: Message, entries: Vec<Entry>) -> Self {
+        Self { message, entries, before: None }
+    }
+
+    /// Leaves out what came later than this version of the members' protocol: whoever is to get it
+    /// speaks no later one.
+    pub fn speak(&mut self, version: u16) {
+        if version < CHECKSUMS_SINCE {
+            self.before = None;
+        }
+    }
+
     /// Whether the entries are those of the message.
     pub(crate) fn is_whole(&self) -> bool {
         let Message { index, entries, .. } = &self.message;
@@ -37,8 +56,8 @@ impl Frame {
 
 /// How frames get to other nodes.
 pub trait Peers: Send + Sync {
-    /// Sends a frame to the node that its message names, without waiting. It may be lost, doubled,
-    /// or overtaken.
+    /// Sends a frame to the node that its message names, without waiting, as that node speaks: see
+    /// [`Frame::speak`]. It may be lost, doubled, or overtaken.
     fn send(&self, frame: Frame);
 
     /// Sends a parcel to the node that it names, without waiting. It may be lost, doubled, or

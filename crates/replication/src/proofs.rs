@@ -184,9 +184,7 @@ impl Proofs {
     }
 
     fn send(&self, messages: Vec<Message>) {
-        messages
-            .into_iter()
-            .for_each(|message| self.peers.send(Frame { message, entries: Vec::new() }));
+        messages.into_iter().for_each(|message| self.peers.send(Frame::new(message, Vec::new())));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -24,8 +24,9 @@ pub struct Spoken {
 impl Spoken {
     /// Those of this program. Version 2 came with the cluster's protocol in the row of members,
     /// version 3 with a place of their own for time series, version 4 with rights: who joins a
-    /// cluster that has them must keep them.
-    pub const THIS: Self = Self { oldest: 1, newest: 4 };
+    /// cluster that has them must keep them. Version 5 came with checksums of entries before those
+    /// that are sent.
+    pub const THIS: Self = Self { oldest: 1, newest: 5 };
 
     /// Those of this program, up to this one.
     ///

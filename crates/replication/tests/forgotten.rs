@@ -1,6 +1,7 @@
 //! A node whose directory is an older copy is told by those who have heard of it: also by one that
 //! has never led it, since nodes say now and then in which term they are. And one that has what the
-//! others have lost finds out by what the leader sends.
+//! others have lost finds out by what the leader sends: by its terms, or, where those are the same,
+//! by checksums.
 
 use plinth_replication::planted::Planted;
 use plinth_replication::{
@@ -192,4 +193,76 @@ fn rows_of_a_later_term_prove_nothing_about_who_leads_in_this_one() {
     assert_eq!(core.committed(), 10);
     core.receive(&append(8, (8, 6), &[6])).unwrap();
     assert!(core.forgotten().is_some());
+}
+
+/// What entry 8 of term 4 has for a checksum here, and entry 9.
+const SUMS: [u32; 2] = [88, 99];
+
+/// A node with entries of a leader whom the others have forgotten: up to 10 of term 4, of which it
+/// has the checksums of 8 and 9.
+fn node_with_sums() -> Core {
+    let mut core = node_that_knows(EntryId { index: 2, term: 2 }, 5);
+    (8..).zip(SUMS).for_each(|(index, sum)| core.note_sum(index, sum));
+    core
+}
+
+/// The others have elected somebody in a term that had a leader. The entries of both have the same
+/// index and term, so that `raft` takes what comes behind them: the rows of both differed in
+/// silence.
+#[test]
+fn entries_of_two_leaders_of_one_term_are_told_apart() {
+    let entry = |index| EntryId { index, term: 4 };
+    let learner = Message { from: 9, ..append(7, (8, 4), &[7]) };
+    for (message, theirs, is_lost, what) in [
+        (append(7, (8, 4), &[4, 4, 7]), vec![(entry(8), 1)], true, "the one before is another"),
+        (append(7, (8, 4), &[]), vec![(entry(8), 1)], true, "also if nothing comes behind it"),
+        (append(6, (8, 4), &[]), vec![(entry(8), 1)], true, "in the term that is"),
+        (append(7, (8, 4), &[4]), vec![(entry(8), 88), (entry(9), 1)], true, "one that is sent is"),
+        (append(7, (8, 4), &[4]), vec![(entry(8), 88), (entry(9), 99)], false, "they are the same"),
+        (append(7, (8, 4), &[4]), vec![], false, "an older program says nothing of them"),
+        (append(7, (7, 4), &[]), vec![(entry(7), 1)], false, "nobody knows what is here"),
+        (append(5, (8, 4), &[]), vec![(entry(8), 1)], false, "an old leader's, that comes late"),
+        (learner, vec![(entry(8), 1)], false, "one that has no vote never leads"),
+    ] {
+        let mut core = node_with_sums();
+        let shared = core.shared(&message);
+        let theirs: Vec<_> =
+            theirs.into_iter().filter(|(entry, _)| shared.contains(entry)).collect();
+        core.receive_checked(&message, &theirs).unwrap();
+        let lost = core.forgotten().map(ToString::to_string);
+        assert_eq!(lost.is_some(), is_lost, "{what}: {lost:?}");
+        if let Some(lost) = lost {
+            let parts = ["two leaders have led in term 4", "older disks", "plinth salvage"];
+            assert!(parts.iter().all(|part| lost.contains(part)), "{lost}");
+            assert_eq!(said(&mut core), [], "{what}: it acknowledges what it doesn't have");
+        }
+    }
+}
+
+/// Only what both have by index and term is looked up, so that in the steady state no more is than
+/// the last entry, which was written a moment ago.
+#[test]
+fn what_both_have_is_compared_and_nothing_else() {
+    let core = node_with_sums();
+    let shared = |message: &Message| {
+        let entries = core.shared(message);
+        entries.into_iter().map(|entry| entry.index).collect::<Vec<_>>()
+    };
+    assert_eq!(shared(&append(7, (10, 4), &[7, 7])), [10]);
+    assert_eq!(shared(&append(7, (11, 4), &[7])), [], "it isn't here");
+    assert_eq!(shared(&append(7, (8, 4), &[4, 7, 7])), [8, 9], "from the second on they differ");
+    assert_eq!(shared(&append(7, (1, 1), &[2, 4])), [2, 3], "the log begins behind entry 2");
+    assert_eq!(shared(&heartbeat(3, 7)), []);
+    // Of what lost nothing is kept.
+    let mut core = node_with_sums();
+    let sum = |core: &Core, index, term| core.sum_of(EntryId { index, term });
+    assert_eq!((sum(&core, 8, 4), sum(&core, 8, 5), sum(&core, 7, 4)), (Some(88), None, None));
+    core.recall_sum(7, 77);
+    core.recall_sum(11, 11);
+    assert_eq!((sum(&core, 7, 4), sum(&core, 11, 4)), (Some(77), None));
+    core.receive(&append(7, (8, 4), &[7])).unwrap();
+    said(&mut core);
+    assert_eq!(sum(&core, 9, 4), None);
+    core.note_sum(9, 90);
+    assert_eq!((sum(&core, 8, 4), sum(&core, 9, 7)), (Some(88), Some(90)));
 }

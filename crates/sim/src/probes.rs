@@ -127,6 +127,7 @@ pub const ALL: &[&str] = &[
     "replication: a member has what the cluster has lost",
     "replication: a member waits for room on its disk",
     "replication: a proof waits for a sync of this node",
+    "replication: checksums of entries are read from the disk",
     "replication: entries that lost are voided",
     "restore into a cluster cut short",
     "restore into a cluster given up",

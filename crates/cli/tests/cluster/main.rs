@@ -18,6 +18,7 @@ use common::counting::{Counting, count, judge};
 use common::{Running, scratch};
 use plinth::client::Endpoint;
 use plinth::client::remote::RemoteEndpoint;
+use plinth::cluster::Spoken;
 use plinth::{ClusterFile, Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use std::path::{Path, PathBuf};
@@ -193,7 +194,7 @@ fn a_rolling_upgrade_costs_no_client_anything_and_ends_with_a_newer_protocol() {
         cluster.more[at].clear();
         cluster.start(at);
     }
-    status_until(&db, |status| protocol(status) == 4);
+    status_until(&db, |status| protocol(status) == Spoken::THIS.newest);
     counting.await_more(20, Duration::from_millis(5));
     assert_eq!(cluster.servers[0].take().unwrap().terminate(), Some(0));
     let output = command(place.path(), &cluster.file, &cluster.addresses[0], 0)

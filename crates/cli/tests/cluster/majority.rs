@@ -230,8 +230,8 @@ fn ends(mut command: Command) -> (Option<i32>, String) {
 fn what_a_restored_majority_has_lost_is_told_by_the_server_that_has_it_and_saved_from_there() {
     let place = scratch();
     let mut cluster = Cluster::form(place.path());
-    // It leads all the time: in a term that two have led, and one of them is forgotten, entries
-    // can't be told from each other.
+    // It leads all the time: where the others have forgotten a term that they elect somebody in,
+    // its last words are other ones.
     let keeper = cluster.leader();
     let (away, restored) = ((keeper + 1) % 3, (keeper + 2) % 3);
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();

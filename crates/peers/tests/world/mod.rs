@@ -104,5 +104,5 @@ pub fn frame(from: NodeId, to: NodeId, number: u64, body: Option<usize>) -> Fram
         };
         Entry::new(head, Bytes::from(vec![number as u8; len]))
     };
-    Frame { message, entries: body.map(entry).into_iter().collect() }
+    Frame::new(message, body.map(entry).into_iter().collect())
 }

@@ -12,7 +12,7 @@ use plinth_pipeline::cluster::{Frame, Membership, Parcel, Peers, Voter};
 use plinth_pipeline::{Host, Node, NodeConfig};
 use plinth_types::{Bytes, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -184,6 +184,31 @@ impl Machines {
         lock(&self.network.nodes)[at] = None;
         self.sim.crash(&self.envs[at]);
         self.envs[at] = self.sim.restart(&self.envs[at]);
+    }
+
+    /// All files of a machine, with what is in them.
+    pub fn files(&self, at: usize) -> Vec<(PathBuf, Vec<u8>)> {
+        let env = &self.envs[at];
+        let paths = self.sim.files(env).into_iter().map(|(path, _)| path);
+        let read = |path: PathBuf| {
+            let bytes = self.sim.run_until(env.files().read(&path)).expect("a file");
+            (path, bytes)
+        };
+        paths.map(read).collect()
+    }
+
+    /// Puts these files in the place of what a machine has, if it has anything.
+    pub fn put_files(&self, at: usize, files: &[(PathBuf, Vec<u8>)]) {
+        let there = self.envs[at].files();
+        self.sim.run_until(async {
+            if there.exists(DIR).await.expect("an answer") {
+                there.remove_dir_all(DIR).await.expect("an empty place");
+            }
+            for (path, bytes) in files {
+                there.create_dir_all(path.parent().expect("a directory")).await.expect("a place");
+                there.replace(path, bytes).await.expect("a file");
+            }
+        });
     }
 
     /// From one to the other nothing comes through.

@@ -18,7 +18,7 @@
 //! of nobody else: an old leader's append may be late, and what it has in that place may have lost.
 //!
 //! Unless they have elected somebody in a term that had a leader whom they have forgotten: then
-//! entries with the same index and term differ, and nothing here tells that.
+//! entries with the same index and term differ, and checksums tell that (`sums.rs`).
 //!
 //! What nobody remembers nobody can tell: of a copy that was made in the term that still is, after
 //! the only node to which it has acknowledged more is gone; or when all others have been started

@@ -48,7 +48,8 @@ fn sample() -> Frame {
         entry(EntryKind::Lease, 43, 9, [600, 600, 600], &1000_u64.to_le_bytes()),
         entry(EntryKind::Members, 44, 9, [700, 600, 600], &members_body()),
     ];
-    Frame { message: Message { members: vec![44], ..message(vec![7, 8, 9, 9]) }, entries }
+    let message = Message { members: vec![44], ..message(vec![7, 8, 9, 9]) };
+    Frame { message, entries, before: Some(0x0102_0304) }
 }
 
 fn decode(bytes: Vec<u8>) -> ReplicationResult<Frame> {
@@ -64,10 +65,8 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn the_bytes_of_a_frame() {
-    let frame = Frame {
-        message: message(vec![9]),
-        entries: vec![entry(EntryKind::Mutations, 41, 9, [6, 5, 4], b"ab")],
-    };
+    let entries = vec![entry(EntryKind::Mutations, 41, 9, [6, 5, 4], b"ab")];
+    let mut frame = Frame::new(message(vec![9]), entries);
     let number = |n: u8| [n, 0, 0, 0, 0, 0, 0, 0];
     let expected: Vec<u8> = [
         &[0x82, 0xbf, 0xea, 0x16, 0x82, 0, 0, 0, 0x58, 0, 0, 0, 0, 0, 0, 0][..],
@@ -79,7 +78,67 @@ fn the_bytes_of_a_frame() {
     ]
     .concat();
     assert_eq!(frame.encode().unwrap(), expected);
-    assert_eq!(decode(expected), Ok(frame));
+    assert_eq!(decode(expected.clone()), Ok(frame.clone()));
+    // With the checksum of entry 40 behind the message.
+    frame.before = Some(0x0403_0201);
+    let head_at = expected.len() - ENTRY_HEAD - 2;
+    let mut with = [&expected[..head_at], &[1, 2, 3, 4], &expected[head_at..]].concat();
+    (with[4], with[12]) = (0x86, 2);
+    let with = sealed(with);
+    assert_eq!(with[..4], [0x0e, 0x64, 0x2f, 0x0d]);
+    assert_eq!(frame.encode().unwrap(), with);
+    assert_eq!(decode(with), Ok(frame.clone()));
+    // Whoever speaks no later version than the fourth gets none.
+    frame.speak(5);
+    assert_eq!(frame.before, Some(0x0403_0201));
+    frame.speak(4);
+    assert_eq!(frame.encode().unwrap(), expected);
+}
+
+/// The same on every node, whatever its log writes it down behind.
+#[test]
+fn the_checksum_of_an_entry() {
+    let entry = entry(EntryKind::Mutations, 41, 9, [6, 5, 4], b"ab");
+    let sum = |entry: &Entry| checksum(&entry.head(), &entry.body);
+    let golden = [&[16, 0, 0, 0, 2, 0, 0, 0][..], &[6, 0, 0, 0, 0, 0, 0, 0, 5], &[0; 7], &[4]];
+    let golden = [&golden.concat()[..], &[0; 7], b"ab"].concat();
+    assert_eq!(sum(&entry), crc32c::crc32c(&golden));
+    let other = |change: fn(&mut Entry)| {
+        let mut other = entry.clone();
+        change(&mut other);
+        sum(&other)
+    };
+    let others = [
+        other(|entry| entry.kind = EntryKind::Lease),
+        other(|entry| entry.version = 7),
+        other(|entry| entry.previous = 4),
+        other(|entry| entry.committed = 5),
+        other(|entry| entry.body = Bytes::from_static(b"ac")),
+        other(|entry| entry.body = Bytes::from_static(b"a")),
+    ];
+    assert!(!others.contains(&sum(&entry)));
+}
+
+#[test]
+fn a_checksum_of_an_entry_that_is_not_there_is_refused() {
+    let kind = MessageKind::Heartbeat;
+    let first = Message { index: 0, log_term: 0, ..message(vec![9]) };
+    let entries = vec![entry(EntryKind::Mutations, 1, 9, [6, 0, 0], b"ab")];
+    for (message, entries) in [(Message { kind, ..message(vec![]) }, vec![]), (first, entries)] {
+        let frame = Frame { message: message.clone(), entries: entries.clone(), before: Some(1) };
+        assert_eq!(frame.encode(), Err(ReplicationError::TooLarge(String::new())));
+        let without = Frame::new(message, entries).encode().unwrap();
+        let behind = MESSAGE + u32::from_le_bytes(*without[8..].first_chunk().unwrap()) as usize;
+        let mut with = [&without[..behind], &[1, 0, 0, 0], &without[behind..]].concat();
+        with[LENGTH] += 4;
+        with[12] = 2;
+        assert_eq!(decode(sealed(with)), Err(ReplicationError::Malformed(String::new())));
+    }
+    for what in [3, 255] {
+        let mut bytes = sample().encode().unwrap();
+        bytes[12] = what;
+        assert_eq!(decode(sealed(bytes)), Err(ReplicationError::Malformed(String::new())));
+    }
 }
 
 #[test]
@@ -87,7 +146,7 @@ fn every_frame_comes_back_as_it_was() {
     let sample = sample();
     assert_eq!(decode(sample.encode().unwrap()), Ok(sample.clone()));
     for kind in MessageKind::ALL {
-        let frame = Frame { message: Message { kind, ..message(vec![]) }, entries: vec![] };
+        let frame = Frame::new(Message { kind, ..message(vec![]) }, vec![]);
         let bytes = frame.encode().unwrap();
         assert!(bytes.len() <= frame.size());
         assert_eq!(decode(bytes), Ok(frame));
@@ -95,7 +154,7 @@ fn every_frame_comes_back_as_it_was() {
     // The largest transaction that there is, and what its client may add.
     let body = vec![7; 11 << 20];
     let large = entry(EntryKind::Mutations, 41, 9, [6, 5, 4], &body);
-    let frame = Frame { message: message(vec![9]), entries: vec![large] };
+    let frame = Frame::new(message(vec![9]), vec![large]);
     assert_eq!(decode(frame.encode().unwrap()), Ok(frame));
 }
 
@@ -105,7 +164,7 @@ fn what_nobody_would_take_is_not_sent() {
     assert_eq!(other.encode(), Err(ReplicationError::TooLarge(String::new())));
     let body = vec![7; MAX_FRAME];
     let large = entry(EntryKind::Mutations, 41, 9, [6, 5, 4], &body);
-    let frame = Frame { message: message(vec![9]), entries: vec![large] };
+    let frame = Frame::new(message(vec![9]), vec![large]);
     assert_eq!(frame.encode(), Err(ReplicationError::TooLarge(String::new())));
 }
 
@@ -139,10 +198,8 @@ fn what_no_leader_could_have_made_is_refused() {
     ];
     for entry in wrong {
         let members = if entry.kind == EntryKind::Members { vec![41] } else { vec![] };
-        let frame = Frame {
-            message: Message { members, ..message(vec![9]) },
-            entries: vec![entry.clone()],
-        };
+        let message = Message { members, ..message(vec![9]) };
+        let frame = Frame::new(message, vec![entry.clone()]);
         assert_eq!(
             decode(frame.encode().unwrap()),
             Err(ReplicationError::Malformed(String::new())),
@@ -153,7 +210,7 @@ fn what_no_leader_could_have_made_is_refused() {
         entry(EntryKind::Mutations, 41, 9, [6, 5, 4], b"x"),
         entry(EntryKind::Mutations, 42, 9, [9, 7, 4], b"x"),
     ];
-    let frame = Frame { message: message(vec![9, 9]), entries: gap };
+    let frame = Frame::new(message(vec![9, 9]), gap);
     assert_eq!(decode(frame.encode().unwrap()), Err(ReplicationError::Malformed(String::new())));
 }
 

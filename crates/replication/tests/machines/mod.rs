@@ -50,7 +50,7 @@ impl Peers for Links {
             let at = message.to as usize - 1;
             let member = members.lock().expect("nobody panics")[at].clone();
             if let Some(member) = member {
-                member.receive(Frame { message, entries: frame.entries });
+                member.receive(Frame { message, ..frame });
             }
         }));
     }

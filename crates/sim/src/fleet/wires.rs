@@ -181,8 +181,11 @@ impl Peers for Wire {
         self.wires.spoken(node)
     }
 
-    fn send(&self, frame: Frame) {
+    fn send(&self, mut frame: Frame) {
         let ends = (frame.message.from, frame.message.to);
+        let theirs = self.wires.spoken(ends.1);
+        let common = theirs.and_then(|theirs| self.spoken.common(theirs));
+        frame.speak(common.unwrap_or(self.spoken.oldest));
         self.carry(ends, frame.encode(), |node, bytes| {
             if let Ok(frame) = Frame::decode(bytes) {
                 node.receive(frame);
