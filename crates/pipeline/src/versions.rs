@@ -6,7 +6,7 @@
 
 use crate::batch_lock::lock;
 use crate::sequencer::{Assigned, Sequencer};
-use plinth_types::Version;
+use plinth_types::{Version, planted};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -55,7 +55,8 @@ impl Versions {
     /// Of a cluster, where every node has to be able to serve each read version: entries alone move
     /// them.
     pub fn moved_by_entries(sequencer: Sequencer) -> Self {
-        Self { follows: false, ..Self::new(sequencer) }
+        let follows = planted!("versions are used before a majority has them");
+        Self { follows, ..Self::new(sequencer) }
     }
 
     #[inline]

@@ -92,6 +92,9 @@ bugs! {
     /// A new leader's versions go on right behind those of the last one, and what was read in its
     /// term may commit.
     JumpForgotten "a term goes on right behind the last version"
+    /// A leader's read versions follow the clock beyond what a majority knows of, and the next one
+    /// begins right behind what that knows: as with a lease that is used before a majority has it.
+    UsedTooEarly "versions are used before a majority has them"
     /// A leader that learns that it leads no more gives those who wait for a read version what it
     /// has.
     AnsweredAtTheEnd "who waits for a proof is answered when a term ends"

@@ -66,6 +66,7 @@ caught! {
     protocols_that_rise_too_early: ProtocolTooNew by "cluster_upgrade" within 20;
     restarts_that_apply_what_is_not_committed: AppliedTooMuch by "cluster_increment" within 50;
     terms_that_begin_right_behind_the_last: JumpForgotten by "cluster_history" within 20;
+    versions_that_no_majority_has: UsedTooEarly by "cluster_history" within 50;
     proofs_that_are_answered_when_a_term_ends: AnsweredAtTheEnd by "cluster_history" within 300;
     members_that_say_they_lose_no_answers: AnswersNeverLost by "cluster_disks" within 20, "cluster_mixed" within 20;
     clears_that_are_not_cut: ClearUncut by "changes" within 20, "cluster_changes" within 20;

@@ -104,6 +104,10 @@ fn begin(this: &Arc<Participant>, log: ReplicatedLog, before: Version) -> (Arc<L
     let sequencer = match before {
         0 => Sequencer::starting_at(1, now),
         _ if is_jump_forgotten => Sequencer::starting_at(before + 1, now),
+        // Neither lease nor jump hides that somebody has seen versions that no majority has.
+        _ if planted!("versions are used before a majority has them") => {
+            Sequencer::starting_at(before.max(replica.newest()) + 1, now)
+        }
         _ => Sequencer::after_restart(seen, now),
     };
     let first = sequencer.newest();
