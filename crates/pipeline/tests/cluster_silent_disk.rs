@@ -10,6 +10,8 @@ use heard::heard;
 use machines::{DIR, Machines};
 use plinth_client::Endpoint;
 use plinth_pipeline::{EngineKind, NodeConfig, SsdSettings};
+#[cfg(feature = "planted-bugs")]
+use plinth_types::marks::plant;
 use plinth_types::{CommitRequest, Error, MutationList, MutationType};
 use std::path::Path;
 use std::time::Duration;
@@ -138,29 +140,49 @@ fn a_leader_that_can_not_write_its_tables_lets_another_one_lead() {
     assert_eq!(machines.host(first).failure(), None, "it may answer yet");
 }
 
-/// It could be reached, so it was counted on: that one server may fail was said of a cluster in
-/// which no commit would have come about then.
-#[test]
-fn a_follower_that_takes_nothing_is_told_by_who_leads() {
+/// A follower's disk hangs, and rows are put. Whether the leader names it before the disk has hung
+/// for half a minute, behind that, and when it answers again.
+fn named_while_its_disk_hangs() -> [bool; 3] {
     let (machines, leader) = formed(1);
     let silent = (leader + 1) % 3;
-    let stalled = || -> Vec<usize> {
+    let is_named = || {
         let endpoint = machines.host(leader).endpoint();
         let status = machines.sim.run_until(endpoint.status_json()).expect("a status");
         let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
         let voters = &status["cluster"]["plinth"]["member"]["voters"];
         assert!((0..3).all(|at| voters[at]["stalled"].is_boolean()), "{voters}");
-        (0..3).filter(|at| voters[at]["stalled"] == true).collect()
+        let stalled: Vec<_> = (0..3).filter(|at| voters[at]["stalled"] == true).collect();
+        assert!(stalled.iter().all(|at| *at == silent), "{stalled:?}");
+        !stalled.is_empty()
     };
     put(&machines, 40);
-    assert_eq!(stalled(), [0; 0], "all is well");
+    assert!(!is_named(), "all is well");
     silence(&machines, silent, true);
     put(&machines, 20);
-    assert_eq!(stalled(), [0; 0], "it may be slow");
+    let early = is_named();
     put(&machines, 15);
-    assert_eq!(stalled(), [silent]);
+    let late = is_named();
     assert_eq!(machines.await_leader(|_| true), leader, "nobody had to miss it");
     silence(&machines, silent, false);
     put(&machines, 5);
-    assert_eq!(stalled(), [0; 0], "it takes what it lacks");
+    [early, late, is_named()]
+}
+
+/// It could be reached, so it was counted on: that one server may fail was said of a cluster in
+/// which no commit would have come about then.
+#[test]
+fn a_follower_that_takes_nothing_is_told_by_who_leads() {
+    let named = named_while_its_disk_hangs();
+    assert_eq!(
+        named,
+        [false, true, false],
+        "it may be slow; it is stalled; it takes what it lacks"
+    );
+    #[cfg(feature = "planted-bugs")]
+    {
+        plant(Some("who can be reached is never stalled"));
+        let named = named_while_its_disk_hangs();
+        plant(None);
+        assert_eq!(named, [false; 3], "the planted mistake is not noticed");
+    }
 }

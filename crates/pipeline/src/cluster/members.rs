@@ -282,6 +282,9 @@ impl Participant {
         let members = self.standing().members;
         let mut seen = lock(&self.seen);
         if node == self.node {
+            if planted!("a leader doesn't say where it is") {
+                return;
+            }
             seen.here = Some(address.to_owned());
         }
         seen.note(&members, node, address);

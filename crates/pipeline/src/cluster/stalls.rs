@@ -7,6 +7,7 @@
 //! Always: who lacks nothing, or has come further lately, is not named.
 
 use plinth_replication::{Follower, NodeId, Standing};
+use plinth_types::planted;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ impl Stalls {
         self.since = lacking
             .map(|other| {
                 let same = before.get(&other.node).filter(|(synced, _)| *synced == other.synced);
+                // As if whoever can be reached were well.
+                let same = same.filter(|_| !planted!("who can be reached is never stalled"));
                 (other.node, same.copied().unwrap_or((other.synced, now)))
             })
             .collect();
