@@ -7,7 +7,7 @@
 use super::column::ABSENT;
 use super::held::TOO_MANY_POINTS;
 use super::reading::{Reading, VISITS_AT_ONCE};
-use super::window::{Over, Window};
+use super::window::{Over, Reach, Window};
 use super::{Evaluator, Steps};
 use crate::digest::{Digest, Told, Wanted};
 use crate::source::{Samples, Source};
@@ -15,118 +15,180 @@ use crate::stretches::Stretches;
 use crate::{Error, Options};
 use std::ops::Range;
 
+/// A function of windows, what it looks at, and how far points reached in the last window.
+struct Function {
+    over: Over,
+    wanted: Wanted,
+    reach: Reach,
+}
+
+/// What comes next of a series, in columns or one digest after the other.
+trait Known: Default + Send {
+    fn len(&self) -> usize;
+
+    /// Forgets the first of it.
+    fn forget(&mut self, count: usize);
+
+    /// Where what is at a place begins.
+    fn first(&self, place: usize) -> Option<i64>;
+
+    /// Where all of it ends.
+    fn last(&self) -> Option<i64>;
+
+    /// Appends what comes next; `false` at the end.
+    fn more<R: Samples>(
+        &mut self,
+        source: &mut R,
+    ) -> impl Future<Output = Result<bool, R::Error>> + Send;
+
+    /// The value of what lies in a window from a place on, and the place behind, which is no
+    /// earlier than the second one.
+    fn value(
+        &self,
+        places: (usize, usize),
+        window: Window,
+        asked: &mut Function,
+    ) -> (usize, Option<f64>);
+}
+
+impl Known for Vec<Digest> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn forget(&mut self, count: usize) {
+        self.drain(..count);
+    }
+
+    fn first(&self, place: usize) -> Option<i64> {
+        self.get(place).map(|digest| digest.first.0)
+    }
+
+    fn last(&self) -> Option<i64> {
+        Some(self.as_slice().last()?.last.0)
+    }
+
+    async fn more<R: Samples>(&mut self, source: &mut R) -> Result<bool, R::Error> {
+        source.more_digests(self).await
+    }
+
+    #[inline]
+    fn value(
+        &self,
+        (begin, mut behind): (usize, usize),
+        window: Window,
+        Function { over, reach, .. }: &mut Function,
+    ) -> (usize, Option<f64>) {
+        while self.get(behind).is_some_and(|digest| digest.last.0 <= window.end) {
+            behind += 1;
+        }
+        let digests = self.get(begin..behind);
+        (behind, digests.and_then(|digests| over.value_of(digests, window, reach)))
+    }
+}
+
+impl Known for Stretches {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn forget(&mut self, count: usize) {
+        self.forget(count);
+    }
+
+    fn first(&self, place: usize) -> Option<i64> {
+        self.firsts.get(place).copied()
+    }
+
+    fn last(&self) -> Option<i64> {
+        self.lasts.last().copied()
+    }
+
+    async fn more<R: Samples>(&mut self, source: &mut R) -> Result<bool, R::Error> {
+        source.more_stretches(self).await
+    }
+
+    #[inline]
+    fn value(
+        &self,
+        (begin, _): (usize, usize),
+        window: Window,
+        Function { over, wanted, .. }: &mut Function,
+    ) -> (usize, Option<f64>) {
+        let (behind, found) = self.folded(begin, window.end, *wanted);
+        (behind, found.map(|(count, value)| over.value_of_all(count, value)))
+    }
+}
+
+/// What came of it.
+struct Put {
+    /// Windows that have their values.
+    windows: usize,
+    /// Digests, or stretches, that were looked at.
+    looked_at: usize,
+    /// Whether the next window has some that were not read yet.
+    wants_more: bool,
+}
+
 /// What is held of a series.
-struct Held<R> {
+struct Held<R, K> {
     rest: Option<R>,
-    digests: Vec<Digest>,
+    known: K,
     /// Where the last window began and ended.
     begin: usize,
     end: usize,
 }
 
-impl<R: Samples> Held<R> {
+impl<R: Samples, K: Known> Held<R, K> {
     fn new(rest: R) -> Self {
-        Self { rest: Some(rest), digests: Vec::new(), begin: 0, end: 0 }
+        Self { rest: Some(rest), known: K::default(), begin: 0, end: 0 }
     }
 
-    /// The digests of a window, which begins and ends no earlier than the last one did.
-    async fn window(
-        &mut self,
-        (after, end): (i64, i64),
-        most: usize,
-    ) -> Result<&[Digest], Error<R::Error>> {
-        loop {
-            let is_before = |digest: &Digest| digest.first.0 <= after;
-            while self.digests.get(self.begin).is_some_and(is_before) {
-                self.begin += 1;
-            }
-            let is_known = self.digests.last().is_some_and(|digest| digest.last.0 > end);
-            let Some(source) = self.rest.as_mut().filter(|_| !is_known) else { break };
-            if self.begin > self.digests.len() / 2 {
-                self.digests.drain(..self.begin);
-                self.end = self.end.saturating_sub(self.begin);
-                self.begin = 0;
-            }
-            if self.digests.len() > most {
-                return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
-            }
-            if !source.more_digests(&mut self.digests).await.map_err(Error::Source)? {
-                self.rest = None;
-            }
-        }
-        self.end = self.end.max(self.begin);
-        while self.digests.get(self.end).is_some_and(|digest| digest.last.0 <= end) {
-            self.end += 1;
-        }
-        Ok(&self.digests[self.begin..self.end])
-    }
-}
-
-/// What came of stretches.
-struct Put {
-    /// Windows that have their values.
-    windows: usize,
-    /// Stretches that were looked at.
-    looked_at: usize,
-    /// Whether the next window has stretches that were not read yet.
-    wants_more: bool,
-}
-
-/// What is held of a series whose stretches are read by the column.
-struct HeldStretches<R> {
-    rest: Option<R>,
-    stretches: Stretches,
-    begin: usize,
-}
-
-impl<R: Samples> HeldStretches<R> {
     /// Puts the values of as many windows as all is there of, unless that takes long.
-    fn put(&mut self, over: Over, wanted: Wanted, ends: Ends, cells: &mut [f64]) -> Put {
-        let stretches = &self.stretches;
-        let known = match self.rest {
-            Some(_) => stretches.lasts.last().copied(),
-            None => Some(i64::MAX),
-        };
-        let (mut begin, mut looked_at) = (self.begin, 0);
+    fn put(&mut self, function: &mut Function, ends: Ends, cells: &mut [f64]) -> Put {
+        let known = &self.known;
+        let (is_all, last) = (self.rest.is_none(), known.last());
+        let (mut begin, mut behind) = (self.begin, self.end);
+        let mut put = Put { windows: 0, looked_at: 0, wants_more: false };
         for (place, cell) in cells.iter_mut().enumerate() {
             let end = ends.first.saturating_add(ends.step.saturating_mul(place as i64));
             let after = end.saturating_sub(ends.range);
-            while stretches.firsts.get(begin).is_some_and(|first| *first <= after) {
+            while known.first(begin).is_some_and(|first| first <= after) {
                 begin += 1;
             }
-            if self.rest.is_some() && known.is_none_or(|known| known <= end) {
-                self.begin = begin;
-                return Put { windows: place, looked_at, wants_more: true };
+            put.wants_more = !is_all && last.is_none_or(|last| last <= end);
+            if put.wants_more || put.looked_at as u64 >= VISITS_AT_ONCE {
+                break;
             }
-            let (behind, found) = stretches.folded(begin, end, wanted);
-            looked_at += behind - begin;
-            if let Some((count, value)) = found {
-                *cell = over.value_of_all(count, value);
-            }
-            if looked_at as u64 >= VISITS_AT_ONCE {
-                self.begin = begin;
-                return Put { windows: place + 1, looked_at, wants_more: false };
+            let window = Window { end, range: ends.range, step: end };
+            let found;
+            (behind, found) = known.value((begin, behind.max(begin)), window, function);
+            put.windows += 1;
+            put.looked_at += behind - begin;
+            if let Some(value) = found {
+                *cell = value;
             }
         }
-        self.begin = begin;
-        Put { windows: cells.len(), looked_at, wants_more: false }
+        (self.begin, self.end) = (begin, behind);
+        put
     }
 
-    /// Reads what comes next; how many stretches that is.
+    /// Reads what comes next; how much that is.
     async fn read(&mut self, most: usize) -> Result<usize, Error<R::Error>> {
         let Some(source) = &mut self.rest else { return Ok(0) };
-        if self.begin > self.stretches.len() / 2 {
-            self.stretches.forget(self.begin);
+        if self.begin > self.known.len() / 2 {
+            self.known.forget(self.begin);
+            self.end = self.end.saturating_sub(self.begin);
             self.begin = 0;
         }
-        if self.stretches.len() > most {
+        if self.known.len() > most {
             return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
         }
-        let before = self.stretches.len();
-        if !source.more_stretches(&mut self.stretches).await.map_err(Error::Source)? {
+        let before = self.known.len();
+        if !self.known.more(source).await.map_err(Error::Source)? {
             self.rest = None;
         }
-        Ok(self.stretches.len() - before)
+        Ok(self.known.len() - before)
     }
 }
 
@@ -206,9 +268,13 @@ impl Work {
         let cells = if self.reading.is_fixed { 1 } else { usize::MAX }.min(self.steps.count);
         match self.wanted {
             Wanted::FirstAndLast | Wanted::Ends | Wanted::Last => {
-                self.over_digests(samples, cells, &mut worked, others).await?;
+                let held = Held::<R, Vec<Digest>>::new(samples);
+                self.over(held, cells, &mut worked, others).await?;
             }
-            _ => self.over_stretches(samples, cells, &mut worked, others).await?,
+            _ => {
+                let held = Held::<R, Stretches>::new(samples);
+                self.over(held, cells, &mut worked, others).await?;
+            }
         }
         if self.reading.is_fixed
             && let Some(first) = worked.cells.first().copied()
@@ -218,53 +284,22 @@ impl Work {
         Ok(worked)
     }
 
-    /// A function of the ends of points, over the digests of the first windows.
-    async fn over_digests<R: Samples>(
+    /// The function over the first windows.
+    async fn over<R: Samples, K: Known>(
         self,
-        samples: R,
-        count: usize,
-        worked: &mut Worked,
-        others: impl Others<R::Error>,
-    ) -> Result<(), Error<R::Error>> {
-        let Self { over, reading, steps, .. } = self;
-        let mut held = Held::new(samples);
-        let mut paused_at = 0;
-        for (place, cell) in worked.cells[..count].iter_mut().enumerate() {
-            let end = reading.steps.time(place);
-            let after = end.saturating_sub(reading.range);
-            let window = held.window((after, end), self.most.0).await?;
-            worked.visits += window.len() as u64;
-            self.bound(worked.visits)?;
-            if worked.visits - paused_at >= VISITS_AT_ONCE {
-                others.pause().await?;
-                paused_at = worked.visits;
-            }
-            let span = Window { end, range: reading.range, step: steps.time(place) };
-            if let Some(value) = over.value_of(window, span) {
-                *cell = value;
-            }
-        }
-        Ok(())
-    }
-
-    /// A function of how many points there are, and of one number of all of them, over the
-    /// stretches of the first windows.
-    async fn over_stretches<R: Samples>(
-        self,
-        samples: R,
+        mut held: Held<R, K>,
         count: usize,
         worked: &mut Worked,
         others: impl Others<R::Error>,
     ) -> Result<(), Error<R::Error>> {
         let Self { over, wanted, reading, .. } = self;
-        let mut held =
-            HeldStretches { rest: Some(samples), stretches: Stretches::default(), begin: 0 };
+        let mut function = Function { over, wanted, reach: Reach::default() };
         let (mut place, mut read, mut paused_at) = (0, 0, 0);
         loop {
             let Steps { step, .. } = reading.steps;
             let ends = Ends { first: reading.steps.time(place), step, range: reading.range };
             let cells = &mut worked.cells[place..count];
-            let put = held.put(over, wanted, ends, cells);
+            let put = held.put(&mut function, ends, cells);
             place += put.windows;
             worked.visits += put.looked_at as u64;
             self.bound(worked.visits)?;
@@ -297,16 +332,26 @@ impl<S: Source> Evaluator<'_, S> {
         reading: Reading,
         asks_time: bool,
     ) -> Result<Vec<Option<f64>>, Error<S::Error>> {
-        let mut held = Held::new(samples);
+        let mut held = Held::<S::Samples, Vec<Digest>>::new(samples);
         let mut cells = Vec::with_capacity(reading.steps.count);
         // The last digest may begin before the window, whose last point lies in it nevertheless.
         let mut last: Option<Digest> = None;
         for place in 0..reading.steps.count {
             let end = reading.steps.time(place);
             let after = end.saturating_sub(reading.range);
-            let begin = last.map_or(i64::MIN, |last| last.last.0);
-            let window = held.window((begin, end), self.options.max_window).await?;
-            last = window.last().copied().or(last);
+            loop {
+                let next = held.known.get(held.begin).copied();
+                match next.filter(|next| next.last.0 <= end) {
+                    Some(next) => {
+                        last = Some(next);
+                        held.begin += 1;
+                    }
+                    None if next.is_some() || held.rest.is_none() => break,
+                    None => {
+                        held.read(self.options.max_window).await?;
+                    }
+                }
+            }
             let found = last.filter(|last| !last.is_ended && last.last.0 > after);
             cells.push(found.map(|found| match asks_time {
                 true => super::seconds(0, found.last.0),

@@ -48,6 +48,66 @@ pub(crate) enum Over {
     TimeOfMax,
 }
 
+/// How far what is seen of a value is taken to go on alike, in seconds. Of it only the times of
+/// points tell, so where these come regularly it is the same in window after window.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Reach {
+    of: Times,
+    /// From the first to the last.
+    seen: f64,
+    /// Before the first and behind the last.
+    before: f64,
+    after: f64,
+}
+
+/// How many points a window has; and nanoseconds from its beginning to the first, to the last, and
+/// to its end.
+#[derive(Clone, Copy, Default, Debug)]
+struct Times {
+    count: u64,
+    before: u64,
+    seen: u64,
+    after: u64,
+}
+
+impl Times {
+    /// One number after the other: of all at once it is waited until they are in memory.
+    #[inline]
+    fn are(self, others: Self) -> bool {
+        let differ = (self.count ^ others.count) | (self.before ^ others.before);
+        differ | (self.seen ^ others.seen) | (self.after ^ others.after) == 0
+    }
+}
+
+impl Reach {
+    /// Looks at so many points between two times of a window. `None` if they say nothing.
+    #[inline]
+    pub(crate) fn look(
+        &mut self,
+        count: u64,
+        (first, last): (i64, i64),
+        window: Window,
+    ) -> Option<()> {
+        if count < 2 || first == last {
+            return None;
+        }
+        let begin = window.end.saturating_sub(window.range);
+        // Points lie in their window, so what is too long with a sign is told without one.
+        let gap = |from: i64, to: i64| to.wrapping_sub(from) as u64;
+        let (before, after) = (gap(begin, first), gap(last, window.end));
+        let of = Times { count, before, seen: gap(first, last), after };
+        if !of.are(self.of) {
+            let seen = seconds(first, last);
+            // It is taken to go on alike, but not beyond about one point.
+            let each = seen / (count - 1) as f64;
+            let reach = |gap: f64| if gap >= each * 1.1 { each / 2.0 } else { gap };
+            let (before, after) = (reach(seconds(begin, first)), reach(seconds(last, window.end)));
+            *self = Self { of, seen, before, after };
+        }
+        Some(())
+    }
+}
+
 impl Over {
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -110,8 +170,15 @@ impl Over {
         })
     }
 
-    /// The value of a window of which there are digests, for functions of the ends of points.
-    pub(crate) fn value_of(self, digests: &[Digest], window: Window) -> Option<f64> {
+    /// The value of a window of which there are digests, for functions of the ends of points. The
+    /// reach is that of the window before, and becomes this one's.
+    #[inline]
+    pub(crate) fn value_of(
+        self,
+        digests: &[Digest],
+        window: Window,
+        reach: &mut Reach,
+    ) -> Option<f64> {
         let mut points = digests.iter().filter(|digest| digest.count > 0);
         match self {
             Self::First => return Some(points.next()?.first.1),
@@ -122,7 +189,7 @@ impl Over {
         }
         let mut all = *points.next()?;
         points.for_each(|digest| all.add(digest));
-        self.extrapolated(&all, window)
+        self.extrapolated(&all, window, reach)
     }
 
     /// The value of so many points, of whom it is known what the function wants of them; for
@@ -186,42 +253,31 @@ impl Over {
         let (first, last) = (points.first()?, points.last()?);
         let count = points.len() as u64;
         let all = Digest { count, first: *first, last: *last, falls, ..(*last).into() };
-        self.extrapolated(&all, window)
+        self.extrapolated(&all, window, &mut Reach::default())
     }
 
     /// How far a value rose, with what lies between the window's ends and its points.
-    fn extrapolated(self, points: &Digest, window: Window) -> Option<f64> {
+    #[inline]
+    fn extrapolated(self, points: &Digest, window: Window, reach: &mut Reach) -> Option<f64> {
         let (first, last) = (points.first, points.last);
         let mut rise = last.1 - first.1;
         if self != Self::Delta {
             rise += points.falls;
         }
-        Some(rise * self.factor(points.count, (first.0, last.0), (first.1, rise), window)?)
+        reach.look(points.count, (first.0, last.0), window)?;
+        Some(rise * self.factor(reach, (first.1, rise), window.range))
     }
 
-    /// By what a rise between the first and the last of so many points is multiplied; `from` is
-    /// where it began.
-    pub(crate) fn factor(
-        self,
-        count: u64,
-        (first, last): (i64, i64),
-        (from, rise): (f64, f64),
-        window: Window,
-    ) -> Option<f64> {
-        if count < 2 || first == last {
-            return None;
-        }
-        let seen = seconds(first, last);
-        // It is taken to go on alike, but not beyond about one point, nor below zero.
-        let each = seen / (count - 1) as f64;
-        let reach = |gap: f64| if gap >= each * 1.1 { each / 2.0 } else { gap };
-        let mut before = reach(seconds(window.end.saturating_sub(window.range), first));
+    /// By what a rise is multiplied; `from` is where it began.
+    #[inline]
+    pub(crate) fn factor(self, reach: &Reach, (from, rise): (f64, f64), range: i64) -> f64 {
+        let Reach { seen, mut before, after, .. } = *reach;
         // Beyond twice the rise, zero is further away than the reach: a division less.
         if self != Self::Delta && rise > 0.0 && (0.0..2.0 * rise).contains(&from) {
             before = before.min(seen * (from / rise));
         }
-        let factor = (seen + before + reach(seconds(last, window.end))) / seen;
-        Some(if self == Self::Rate { factor / (window.range as f64 / 1e9) } else { factor })
+        let factor = (seen + before + after) / seen;
+        if self == Self::Rate { factor / (range as f64 / 1e9) } else { factor }
     }
 
     pub(crate) fn of_the_last_two(self, points: &[Sample]) -> Option<f64> {
@@ -296,4 +352,34 @@ fn smoothed(points: &[Sample], smoothing: f64, trend: f64) -> Option<f64> {
         (before, value) = (value, smoothing * point + (1.0 - smoothing) * (value + slope));
     }
     Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// Windows that are hardly different one after the other, so that those which are not are told.
+    #[test]
+    fn a_window_reaches_as_far_whatever_the_one_before_was() {
+        let (mut random, mut last) = (Random(3), Reach::default());
+        let (mut before, mut same) = (None, 0);
+        for _ in 0..5000 {
+            let (count, first) = (2 + random.below(2), random.below(3) as i64);
+            let seen = 1 + random.below(3) as i64;
+            let end = first + seen + random.below(3) as i64;
+            let window = Window { end, range: end + 1 + random.below(2) as i64, step: end };
+            let mut fresh = Reach::default();
+            let ends = (first, first + seen);
+            assert!(last.look(count, ends, window) == fresh.look(count, ends, window));
+            for over in [Over::Rate, Over::Increase, Over::Delta] {
+                let of = |reach: &Reach| over.factor(reach, (1.0, 2.0), window.range).to_bits();
+                assert_eq!(of(&last), of(&fresh), "{over:?} of {count} at {ends:?} in {window:?}");
+            }
+            same += usize::from(before.replace((count, ends, window.range)) == before);
+        }
+        assert!(same > 20, "windows that are as the one before: {same}");
+        assert_eq!(last.look(1, (1, 2), Window { end: 3, range: 3, step: 3 }), None);
+        assert_eq!(last.look(2, (1, 1), Window { end: 3, range: 3, step: 3 }), None);
+    }
 }

@@ -129,9 +129,61 @@ impl Columns {
         numbers(&self.values[column - SUMS], places)
     }
 
-    /// Appends the digests of the buckets that are looked at. Of columns that were read for the
-    /// ends of points.
-    pub(crate) fn put_digests(&self, digests: &mut Vec<Digest>) {
+    /// Appends the digests of the buckets that are looked at, each so long. Of columns that were
+    /// read for the ends of points.
+    pub(crate) fn put_digests(&self, of: (i64, Joined), digests: &mut Vec<Digest>) {
+        match self.plain(of.0) {
+            Some(at) => self.put_plain_digests(of.1, &at, digests),
+            None => self.put_each_digest(digests),
+        }
+    }
+
+    fn put_plain_digests(&self, joined: Joined, at: &[f64], digests: &mut Vec<Digest>) {
+        let Places { all, rest, .. } = &self.looked_at;
+        let begins = &self.begins[all.clone()];
+        let Some(end) = begins.len().checked_sub(1) else { return };
+        let of = |column: usize| numbers(&self.values[column - SUMS], rest.clone());
+        let falls = match self.values[FALLS - SUMS].is_empty() {
+            true => vec![0.0; rest.len()].into(),
+            false => of(FALLS),
+        };
+        let (first, last) = (of(FIRST), of(LAST));
+        let [firsts, lasts] = [0, 1].map(|ends| &self.times[ends][rest.clone()]);
+        let firsts = begins.iter().zip(firsts).zip(first.iter());
+        let firsts = firsts.map(|((begin, after), value)| (begin.wrapping_add(*after), *value));
+        let lasts = begins.iter().zip(lasts).zip(last.iter());
+        let lasts = lasts.map(|((begin, after), value)| (begin.wrapping_add(*after), *value));
+        let ends = firsts.zip(lasts).zip(self.numbers[0][rest.clone()].iter().zip(falls.iter()));
+        let behind = ends.map(|((first, last), (count, falls))| Digest {
+            count: *count as u64,
+            first,
+            last,
+            falls: *falls,
+            is_ended: false,
+        });
+        let mut at = begins.iter().zip(at).map(|(begin, value)| (*begin, *value));
+        match joined {
+            Joined::Behind => {
+                digests.extend(at.next().map(Digest::from));
+                let mut behind = behind;
+                let both = behind.by_ref().take(end).zip(at);
+                digests.extend(both.map(|(one, next)| {
+                    let (_, before) = one.last;
+                    let fall = if next.1 < before { before } else { 0.0 };
+                    let (count, falls) = (one.count + 1, one.falls + fall);
+                    Digest { count, last: next, falls, ..one }
+                }));
+                digests.extend(behind);
+            }
+            Joined::From => digests.extend(at.zip(behind).map(|(before, one)| {
+                let fall = if one.first.1 < before.1 { before.1 } else { 0.0 };
+                let (count, falls) = (one.count + 1, fall + one.falls);
+                Digest { count, first: before, falls, ..one }
+            })),
+        }
+    }
+
+    fn put_each_digest(&self, digests: &mut Vec<Digest>) {
         let [counts, _, marks] = &self.numbers;
         let sample = |point: Point| (point.time, point.value.as_f64());
         let mut seen = self.seen.iter().peekable();

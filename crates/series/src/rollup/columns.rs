@@ -171,10 +171,14 @@ impl Columns {
         });
         let are_times = || {
             let ends = self.times[0].iter().zip(&self.times[1]);
-            self.rest_begins().zip(ends).all(|(begin, (first, last))| {
+            let are = |are: bool, (begin, (first, last)): (i64, (&i64, &i64))| {
                 let (first, last) = (begin.wrapping_add(*first), begin.wrapping_add(*last));
-                begin < first && first <= last
-            })
+                are & (begin < first) & (first <= last)
+            };
+            match counts.len() == self.begins.len() {
+                true => self.begins.iter().copied().zip(ends).fold(true, are),
+                false => self.rest_begins().zip(ends).fold(true, are),
+            }
         };
         // There is a least and a greatest number where there is any.
         let are_numbers = |column: usize| {

@@ -309,41 +309,71 @@ fn columns_that_are_wanted_say_what_whole_buckets_say() {
     assert!(plain > 100, "rows whose columns were added up as they are: {plain}");
 }
 
+/// The digests of each bucket: of the point at its beginning, and of those behind it.
+fn digests(buckets: &[Bucket], wanted: Wanted) -> Vec<plinth_promql::Digest> {
+    let of_rest = |Digest { summary, falls, marks, seen }: Digest| {
+        let (first, last) = seen.unwrap_or((summary.first, summary.last));
+        let sample = |point: Point| (point.time, point.value.as_f64());
+        plinth_promql::Digest {
+            count: summary.count - marks,
+            first: sample(first),
+            last: sample(last),
+            falls: if wanted == Wanted::Ends { falls } else { 0.0 },
+            is_ended: summary.last.value.as_f64().to_bits() == STALE,
+        }
+    };
+    let of = |Bucket { begin, at, rest }: &Bucket| {
+        let at = at.map(|value| plinth_promql::Digest::from((*begin, value.as_f64())));
+        [at, rest.map(of_rest)]
+    };
+    buckets.iter().flat_map(of).flatten().collect()
+}
+
+/// What digests of a window come to, by the bits of its ends, since NaN is not equal to itself; and
+/// its falls, of which those of both zeros are the same.
+fn ends(
+    digests: &[plinth_promql::Digest],
+    window: (i64, i64),
+) -> Option<(u64, [(i64, u64); 2], f64, bool)> {
+    let is_in = |one: &&plinth_promql::Digest| window.0 <= one.first.0 && one.last.0 <= window.1;
+    let mut all = digests.iter().filter(is_in).copied();
+    let mut sum = all.next()?;
+    all.for_each(|next| sum.add(&next));
+    let bits = |(time, value): (i64, f64)| (time, value.to_bits());
+    Some((sum.count, [bits(sum.first), bits(sum.last)], sum.falls, sum.is_ended))
+}
+
 #[test]
 fn ends_that_are_wanted_are_those_of_whole_buckets() {
+    let mut plain = 0;
     for seed in 0..300 {
+        let mut random = Random::new(seed);
         let buckets = rows(seed);
         let bytes = encode(&buckets);
-        for wanted in OF_ENDS {
+        let bounds = windows(&mut random, &buckets, Joined::From);
+        let kept = |bucket: &&Bucket| (bounds.0..bounds.1).contains(&bucket.begin);
+        let kept: Vec<Bucket> = buckets.iter().filter(kept).copied().collect();
+        for (wanted, joined) in OF_ENDS
+            .iter()
+            .flat_map(|wanted| [Joined::Behind, Joined::From].map(|joined| (*wanted, joined)))
+        {
+            let expected = digests(&kept, wanted);
+            let mut columns = Columns::decode(&bytes, Needed::of(wanted)).unwrap();
+            columns.keep(bounds.0, bounds.1);
             let mut found = Vec::new();
-            Columns::decode(&bytes, Needed::of(wanted)).unwrap().put_digests(&mut found);
-            let mut expected = Vec::new();
-            for Bucket { begin, at, rest } in &buckets {
-                expected
-                    .extend(at.map(|value| plinth_promql::Digest::from((*begin, value.as_f64()))));
-                expected.extend(rest.map(|rest| {
-                    let Digest { summary, falls, marks, seen } = rest;
-                    let (first, last) = seen.unwrap_or((summary.first, summary.last));
-                    let sample = |point: Point| (point.time, point.value.as_f64());
-                    plinth_promql::Digest {
-                        count: summary.count - marks,
-                        first: sample(first),
-                        last: sample(last),
-                        falls: if wanted == Wanted::Ends { falls } else { 0.0 },
-                        is_ended: summary.last.value.as_f64().to_bits() == STALE,
-                    }
-                }));
+            columns.put_digests((EVERY, joined), &mut found);
+            plain += usize::from(found.len() <= kept.len() + 1 && kept.len() > 2);
+            let times = found.iter().flat_map(|one| [one.first.0, one.last.0]);
+            assert!(times.is_sorted(), "seed {seed}: {found:?}");
+            for _ in 0..10 {
+                let window = windows(&mut random, &buckets, joined);
+                let (mut found, mut expected) = (ends(&found, window), ends(&expected, window));
+                if wanted == Wanted::Last {
+                    // Falls aren't known where nobody asks for them.
+                    found.iter_mut().chain(&mut expected).for_each(|all| all.2 = 0.0);
+                }
+                assert_eq!(found, expected, "seed {seed}, {wanted:?} {joined:?} of {window:?}");
             }
-            // NaN is not equal to itself, and its bits count.
-            let bits = |digests: &[plinth_promql::Digest]| {
-                let bits = |digest: &plinth_promql::Digest| {
-                    let sample = |(time, value): (i64, f64)| (time, value.to_bits());
-                    let ends = (sample(digest.first), sample(digest.last));
-                    (digest.count, ends, digest.falls.to_bits(), digest.is_ended)
-                };
-                digests.iter().map(bits).collect::<Vec<_>>()
-            };
-            assert_eq!(bits(&found), bits(&expected), "seed {seed}, {wanted:?}");
         }
         let mut found = Vec::new();
         let columns = Columns::decode(&bytes, Needed::SUMMARIES).unwrap();
@@ -364,6 +394,7 @@ fn ends_that_are_wanted_are_those_of_whole_buckets() {
         columns.summaries(true, |summary| found.push(*summary));
         assert!(found.iter().rev().zip(&expected).all(same), "seed {seed}, backward");
     }
+    assert!(plain > 100, "rows whose neighbours were put together: {plain}");
 }
 
 #[test]
@@ -389,8 +420,10 @@ fn a_row_with_a_wrong_byte_is_refused_whatever_is_wanted_of_it() {
                 }
             }
             for wanted in OF_ENDS {
-                let columns = Columns::decode(&bytes, Needed::of(wanted));
-                columns.into_iter().for_each(|columns| columns.put_digests(&mut Vec::new()));
+                let Ok(columns) = Columns::decode(&bytes, Needed::of(wanted)) else { continue };
+                for joined in [Joined::Behind, Joined::From] {
+                    columns.put_digests((EVERY, joined), &mut Vec::new());
+                }
             }
             let columns = Columns::decode(&bytes, Needed::SUMMARIES);
             columns.into_iter().for_each(|columns| columns.summaries(true, |_| ()));

@@ -5,7 +5,7 @@
 
 use super::super::column::Cell;
 use super::super::seconds;
-use super::super::window::{Over, Window};
+use super::super::window::{Over, Reach, Window};
 use super::{Tell, pool};
 use crate::histogram::{Histogram, Merged, ResetHint, Total};
 use crate::source::{HISTOGRAM, HistogramSample, Sample, Value};
@@ -177,8 +177,9 @@ fn rate(
     }
     let rise = total.histogram().with_hint(ResetHint::Gauge);
     let values = (first.count(), rise.count());
-    let factor = over.factor(points.len() as u64, (*begin, *end), values, window)?;
-    Some(rise.times(factor))
+    let mut reach = Reach::default();
+    reach.look(points.len() as u64, (*begin, *end), window)?;
+    Some(rise.times(over.factor(&reach, values, window.range)))
 }
 
 /// Subtracts the first one from the last one, and adds what was before each new beginning. Whether

@@ -325,6 +325,12 @@ impl Points {
         let parts = series.parts(span, |_| Fit::Not, Needed::COUNTS).await?;
         Ok(Self { parts, have_ended: false, windows: None, summed: None, histograms })
     }
+
+    /// Which neighbours of buckets of a length are in the same windows.
+    fn joined(&self, every: i64) -> Joined {
+        let are_aligned = |(windows, _): (Windows, i64)| windows.are_aligned(every);
+        if self.windows.is_some_and(are_aligned) { Joined::Behind } else { Joined::From }
+    }
 }
 
 impl Samples for Points {
@@ -363,7 +369,9 @@ impl Samples for Points {
                 digests.extend(points.iter().map(|point| Digest::from(sample(point))));
             }
             (Read::Piece(Piece::Whole(summary)), _) => digests.push(Summed::digest(&summary)),
-            (Read::Buckets(buckets, _), _) => buckets.put_digests(digests),
+            (Read::Buckets(buckets, every), _) => {
+                buckets.put_digests((every, self.joined(every)), digests);
+            }
         }
         Ok(true)
     }
@@ -381,11 +389,7 @@ impl Samples for Points {
                 summed.iter().for_each(|summed| summed.put_whole(&summary, stretches));
             }
             (Read::Buckets(buckets, every), Some((windows, _))) => {
-                let joined = match windows.are_aligned(every) {
-                    true => Joined::Behind,
-                    false => Joined::From,
-                };
-                buckets.put_stretches(windows.wanted, (every, joined), stretches);
+                buckets.put_stretches(windows.wanted, (every, self.joined(every)), stretches);
             }
             (Read::Buckets(..), None) => {}
         }
