@@ -153,6 +153,7 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         self.tell();
         self.tell_members();
+        self.recall_last().await;
         let mut next_tick = self.env.now() + TICK;
         loop {
             let mut bodies = Bodies::default();
@@ -272,9 +273,9 @@ impl Driver {
         let sum = |entry: EntryId| {
             let Some(at) = entry.index.checked_sub(message.index + 1) else { return *before };
             let entry = entries.get(usize::try_from(at).ok()?)?;
-            Some(checksum(&entry.head(), &entry.body))
+            Some(sum_of(entry))
         };
-        let shared = self.core.shared(message).into_iter();
+        let shared = self.core.shared(message, self.log.first_index()).into_iter();
         let theirs: Vec<_> = shared.filter_map(|entry| Some((entry, sum(entry)?))).collect();
         let unknown = |(entry, _): &&(EntryId, u32)| self.core.sum_of(*entry).is_none();
         if let Some((first, _)) = theirs.iter().find(unknown)
@@ -288,18 +289,34 @@ impl Driver {
     /// Has the core know the checksums of these entries, as far as they can be read.
     async fn recall(&mut self, from: u64, upto: u64) {
         probe!("replication: checksums of entries are read from the disk");
-        let mut reader = self.log.entries(from);
+        let (mut reader, mut sums) = (self.log.entries(from), Vec::new());
         while reader.next_index() <= upto {
-            let Ok(Some(entry)) = reader.next().await else { return };
-            self.core.recall_sum(entry.index, checksum(&entry.head(), &entry.body));
+            let Ok(Some(entry)) = reader.next().await else { break };
+            sums.push(sum_of(&entry));
+        }
+        self.core.recall_sums(from, &sums);
+    }
+
+    /// The last entry's checksum, before anything is waited for: in the first append of a leader,
+    /// and in the first that a follower compares, it is the one that is asked for. A log finds an
+    /// entry by a way through its file.
+    async fn recall_last(&mut self) {
+        let EntryId { index, .. } = self.core.terms().last();
+        if index >= self.log.first_index() {
+            self.recall(index, index).await;
         }
     }
 
-    /// The checksum of the entry before those of an append, if that is here.
+    /// Whether an entry's checksum has to be read from the log, and can be.
+    fn is_to_be_recalled(&self, entry: EntryId) -> bool {
+        let is_here = entry.index >= self.log.first_index() && self.core.terms().has(entry);
+        is_here && self.core.sum_of(entry).is_none()
+    }
+
+    /// The checksum of the entry before those of an append that has none, if that is here.
     async fn sum_before(&mut self, message: &Message) -> Option<u32> {
-        let before = EntryId { index: message.index, term: message.log_term };
-        let is_gone = before.index < self.log.first_index();
-        if self.core.sum_of(before).is_none() && !is_gone && self.core.terms().has(before) {
+        let before = message.before();
+        if self.is_to_be_recalled(before) {
             self.recall(before.index, before.index).await;
         }
         self.core.sum_of(before)
@@ -565,10 +582,19 @@ impl Driver {
     /// An append as one frame or several, none too long. What can't be read is not sent: it is
     /// asked for again.
     async fn frames(&mut self, message: Message) -> Vec<Frame> {
-        let mut before = self.sum_before(&message).await;
-        let reader =
-            self.readers.entry(message.to).or_insert_with(|| self.log.entries(message.index + 1));
-        reader.go_to(message.index + 1);
+        let to_be_recalled = self.is_to_be_recalled(message.before());
+        let from = message.index + u64::from(!to_be_recalled);
+        let reader = self.readers.entry(message.to).or_insert_with(|| self.log.entries(from));
+        reader.go_to(from);
+        if to_be_recalled {
+            match reader.next().await {
+                Ok(Some(entry)) => {
+                    self.core.recall_sums(entry.index, &[sum_of(&entry)]);
+                }
+                _ => reader.go_to(message.index + 1),
+            }
+        }
+        let mut before = self.core.sum_of(message.before());
         let mut frames: Vec<Frame> = Vec::new();
         let mut bytes = usize::MAX;
         let (mut index, mut log_term) = (message.index, message.log_term);
@@ -579,7 +605,7 @@ impl Driver {
             }
             if bytes >= FRAME_BYTES {
                 let message = Message { index, log_term, entries: Vec::new(), ..message.clone() };
-                before = last_sum(&frames).map(|(_, sum)| sum).or(before);
+                before = last_entry(&frames).map(sum_of).or(before);
                 frames.push(Frame { message, entries: Vec::new(), before });
                 bytes = 0;
             }
@@ -591,10 +617,10 @@ impl Driver {
             }
         }
         // What is sent next comes behind it.
-        if let Some((last, sum)) =
-            last_sum(&frames).filter(|(last, _)| self.core.sum_of(*last).is_none())
+        if let Some(last) = last_entry(&frames)
+            && self.is_to_be_recalled(EntryId { index: last.index, term: last.term })
         {
-            self.core.recall_sum(last.index, sum);
+            self.core.recall_sums(last.index, &[sum_of(last)]);
         }
         frames
     }
@@ -634,11 +660,13 @@ impl Driver {
     }
 }
 
-/// The last entry of these frames, and its checksum.
-fn last_sum(frames: &[Frame]) -> Option<(EntryId, u32)> {
-    let entry = frames.last()?.entries.last()?;
-    let id = EntryId { index: entry.index, term: entry.term };
-    Some((id, checksum(&entry.head(), &entry.body)))
+/// The last entry of these frames.
+fn last_entry(frames: &[Frame]) -> Option<&Entry> {
+    frames.last()?.entries.last()
+}
+
+fn sum_of(entry: &Entry) -> u32 {
+    checksum(&entry.head(), &entry.body)
 }
 
 /// Syncs what is due, again and again, until the member ends.

@@ -12,6 +12,7 @@
 
 use crate::NodeId;
 use crate::failure::{ReplicationError, ReplicationResult};
+use crate::terms::EntryId;
 
 /// The most entries that one message may carry.
 pub const MAX_ENTRIES: usize = 4096;
@@ -120,6 +121,11 @@ impl Message {
         let members = self.members.split_off(behind.unwrap_or(self.members.len()));
         let log_term = self.entries.last().copied().unwrap_or(self.log_term);
         Self { index: index - 1, log_term, entries, members, ..self.clone() }
+    }
+
+    /// The entry before its own.
+    pub(crate) fn before(&self) -> EntryId {
+        EntryId { index: self.index, term: self.log_term }
     }
 
     /// Whether it speaks of an entry before its own.

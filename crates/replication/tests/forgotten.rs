@@ -225,7 +225,7 @@ fn entries_of_two_leaders_of_one_term_are_told_apart() {
         (learner, vec![(entry(8), 1)], false, "one that has no vote never leads"),
     ] {
         let mut core = node_with_sums();
-        let shared = core.shared(&message);
+        let shared = core.shared(&message, 3);
         let theirs: Vec<_> =
             theirs.into_iter().filter(|(entry, _)| shared.contains(entry)).collect();
         core.receive_checked(&message, &theirs).unwrap();
@@ -245,20 +245,21 @@ fn entries_of_two_leaders_of_one_term_are_told_apart() {
 fn what_both_have_is_compared_and_nothing_else() {
     let core = node_with_sums();
     let shared = |message: &Message| {
-        let entries = core.shared(message);
+        let entries = core.shared(message, 3);
         entries.into_iter().map(|entry| entry.index).collect::<Vec<_>>()
     };
     assert_eq!(shared(&append(7, (10, 4), &[7, 7])), [10]);
     assert_eq!(shared(&append(7, (11, 4), &[7])), [], "it isn't here");
     assert_eq!(shared(&append(7, (8, 4), &[4, 7, 7])), [8, 9], "from the second on they differ");
-    assert_eq!(shared(&append(7, (1, 1), &[2, 4])), [2, 3], "the log begins behind entry 2");
+    assert_eq!(shared(&append(7, (1, 1), &[2, 4])), [3], "the log begins behind entry 2");
+    assert_eq!(shared(&append(7, (2, 2), &[4, 4])), [3, 4], "and what is behind it is compared");
     assert_eq!(shared(&heartbeat(3, 7)), []);
     // Of what lost nothing is kept.
     let mut core = node_with_sums();
     let sum = |core: &Core, index, term| core.sum_of(EntryId { index, term });
     assert_eq!((sum(&core, 8, 4), sum(&core, 8, 5), sum(&core, 7, 4)), (Some(88), None, None));
-    core.recall_sum(7, 77);
-    core.recall_sum(11, 11);
+    core.recall_sums(7, &[77]);
+    core.recall_sums(11, &[11]);
     assert_eq!((sum(&core, 7, 4), sum(&core, 11, 4)), (Some(77), None));
     core.receive(&append(7, (8, 4), &[7])).unwrap();
     said(&mut core);

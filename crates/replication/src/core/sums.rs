@@ -25,7 +25,7 @@ use std::iter;
 /// How many checksums of the newest entries are kept, more than commits take in seconds; what is
 /// older is read from the disk.
 const NEWEST: usize = 1 << 16;
-/// How many of older entries are kept, at least: those that one message speaks of.
+/// How many of older entries are kept at most: more than one message speaks of.
 const OLDER: usize = 2 * MAX_ENTRIES;
 
 /// Checksums of this node's entries.
@@ -59,11 +59,12 @@ impl Sums {
         }
     }
 
-    fn recall(&mut self, index: u64, sum: u32) {
-        if self.older.len() >= OLDER {
+    /// These were read from the disk. Where they don't fit beside those of before, those go.
+    fn recall(&mut self, sums: impl ExactSizeIterator<Item = (u64, u32)>) {
+        if self.older.len() + sums.len() > OLDER {
             self.older.clear();
         }
-        self.older.insert(index, sum);
+        self.older.extend(sums);
     }
 }
 
@@ -73,11 +74,12 @@ impl Core {
         self.lacks.sums.write(index, sum);
     }
 
-    /// This entry of the log, which was written earlier, has this checksum.
-    pub fn recall_sum(&mut self, index: u64, sum: u32) {
-        if index <= self.terms().last().index {
-            self.lacks.sums.recall(index, sum);
-        }
+    /// The entries of the log from this one on, which were written earlier, have these checksums.
+    pub fn recall_sums(&mut self, from: u64, sums: &[u32]) {
+        let last = self.terms().last().index;
+        let here = usize::try_from((last + 1).saturating_sub(from)).unwrap_or(usize::MAX);
+        let sums = &sums[..sums.len().min(here)];
+        self.lacks.sums.recall(sums.iter().enumerate().map(|(at, sum)| (from + at as u64, *sum)));
     }
 
     /// The checksum of an entry, if it is in the log, and was written since the start or recalled.
@@ -86,9 +88,9 @@ impl Core {
     }
 
     /// Which of the entries that an append speaks of, the one before its own among them, are in the
-    /// log with the same term: those whose checksums are to be compared. None if the message
-    /// isn't one that counts.
-    pub fn shared(&self, message: &Message) -> Vec<EntryId> {
+    /// log, which has those from `first` on, with the same term: those whose checksums are to be
+    /// compared. None if the message isn't one that counts.
+    pub fn shared(&self, message: &Message, first: u64) -> Vec<EntryId> {
         let Message { kind, from, to, term, index, log_term, .. } = *message;
         let leads = self.members.part(from).is_some_and(Part::votes);
         let counts = kind == MessageKind::Append
@@ -104,7 +106,8 @@ impl Core {
         let behind = behind.map(|(index, term)| EntryId { index, term: *term });
         let last = self.terms().last().index;
         let here = behind.take_while(|entry| entry.index <= last);
-        before.chain(here).filter(|entry| self.terms().has(*entry)).collect()
+        let is_here = |entry: &EntryId| entry.index >= first && self.terms().has(*entry);
+        before.chain(here).filter(is_here).collect()
     }
 
     /// As [`Core::receive`], of a leader whose entries have these checksums, as far as they are
@@ -125,8 +128,8 @@ impl Core {
         let EntryId { index, term: made_in } = *entry;
         self.lacks.forgotten = Some(ReplicationError::Lost(format!(
             "two leaders have led in term {made_in}, one of which is forgotten: entry {index} of that \
-             term is another one on node {to} than on node {from}, which leads in term {term}. A \
-             majority was restored from older disks, and has lost what was acknowledged. Node {to} \
+             term is another one on node {to} than on node {from}, which leads in term {term}. \
+             Nodes were restored from older disks, and may have lost what was acknowledged. Node {to} \
              takes no part any more, and may have what is lost: keep its directory, save the rows \
              with `plinth salvage`, and bring them elsewhere with `plinth migrate`"
         )));
@@ -141,7 +144,7 @@ mod tests {
     #[test]
     fn checksums_are_those_of_what_was_written_last() {
         let mut sums = Sums::default();
-        sums.recall(4, 44);
+        sums.recall([(4, 44)].into_iter());
         (5..=9).for_each(|index| sums.write(index, index as u32));
         let get = |sums: &Sums, indices: std::ops::RangeInclusive<u64>| {
             indices.map(|index| sums.get(index)).collect::<Vec<_>>()
@@ -155,7 +158,14 @@ mod tests {
         // Many of them: the oldest go.
         (5..5 + NEWEST as u64).for_each(|index| sums.write(index, 1));
         assert_eq!((sums.get(4), sums.get(5), sums.newest.len()), (None, Some(1), NEWEST));
-        (0..=OLDER as u64).for_each(|index| sums.recall(index, 2));
-        assert_eq!((sums.older.len(), sums.get(OLDER as u64)), (1, Some(1)));
+        let recall = |sums: &mut Sums, indices: std::ops::Range<u32>| {
+            sums.recall(indices.map(|index| (index.into(), 2)));
+        };
+        // What is recalled at once stays together, and those of before go if there are too many.
+        recall(&mut sums, 0..3);
+        recall(&mut sums, 3..OLDER as u32);
+        assert_eq!((sums.older.len(), sums.get(0)), (OLDER, Some(2)));
+        recall(&mut sums, 2..4);
+        assert_eq!((sums.older.len(), sums.get(0), sums.get(3)), (2, None, Some(2)));
     }
 }

@@ -18,9 +18,28 @@ use std::process::Command;
 /// Which packages there are.
 const PACKAGES: [&str; 3] = ["plinth", "libplinth", "libplinth-dev"];
 const SCRIPTS: [&str; 3] = ["plinth.postinst", "plinth.prerm", "plinth.postrm"];
-/// What scripts call that changes a system.
-const STAND_INS: [&str; 6] =
-    ["adduser", "getent", "deb-systemd-helper", "deb-systemd-invoke", "systemctl", "update-rc.d"];
+/// What scripts call, or could come to call, that changes a system.
+const STAND_INS: [&str; 17] = [
+    "adduser",
+    "addgroup",
+    "chmod",
+    "chown",
+    "deb-systemd-helper",
+    "deb-systemd-invoke",
+    "deluser",
+    "delgroup",
+    "getent",
+    "install",
+    "invoke-rc.d",
+    "systemctl",
+    "systemd-sysusers",
+    "systemd-tmpfiles",
+    "update-rc.d",
+    "useradd",
+    "usermod",
+];
+/// Without it the package's last script has nothing to undo.
+const HELPER: &str = "/usr/bin/deb-systemd-helper";
 const SETTINGS: &str = "etc/plinth/plinth.toml";
 const DATA: &str = "var/lib/plinth/data";
 
@@ -141,6 +160,9 @@ pub(super) fn installed(plan: &Plan) -> Result<Outcome> {
 pub(super) fn set_up(plan: &Plan) -> Result<Outcome> {
     if !command::is_there("dpkg") {
         return Ok(Skipped("there is no dpkg"));
+    }
+    if !Path::new(HELPER).exists() {
+        return Ok(Skipped("there is no deb-systemd-helper"));
     }
     let root = Root::new(plan, "try-set-up")?;
     root.unpack(plan, "plinth")?;
