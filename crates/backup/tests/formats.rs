@@ -185,7 +185,7 @@ fn judge(dir: &Path, name: &str, known: &Known) {
 
 #[test]
 fn backups_of_earlier_commits_are_restored_row_for_row() {
-    let kept = kept(true);
+    let kept = kept("backup-");
     assert!(kept.len() >= 2, "{KEPT} has {kept:?}");
     for (name, archive) in kept {
         let place = temporary();

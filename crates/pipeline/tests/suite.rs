@@ -17,6 +17,8 @@ mod changes;
 mod changes_cluster;
 #[path = "cluster.rs"]
 mod cluster;
+#[path = "cluster_formats.rs"]
+mod cluster_formats;
 #[path = "cluster_full_disk.rs"]
 mod cluster_full_disk;
 #[path = "cluster_silent_disk.rs"]

@@ -154,7 +154,7 @@ fn expected(archive: &Path) -> Vec<String> {
 #[test]
 fn directories_of_earlier_commits_open_with_every_row() {
     let _alone = alone();
-    let kept = kept(false);
+    let kept = kept("");
     assert!(kept.len() >= 4, "{KEPT} has {kept:?}");
     for (name, archive) in &kept {
         let expected = expected(archive);
@@ -225,7 +225,7 @@ fn todays_directories_are_read() {
 fn a_newer_format_is_refused_in_words_and_left_alone() {
     let _alone = alone();
     let mut tried = BTreeMap::new();
-    for (name, archive) in kept(false) {
+    for (name, archive) in kept("") {
         let first = unpacked(&archive);
         for file in damage::files_with_formats(&first.dir()) {
             let place = unpacked(&archive);

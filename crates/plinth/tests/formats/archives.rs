@@ -1,7 +1,7 @@
-//! The archives of `tests/formats`: directories and backups that earlier commits wrote, and what
-//! was in them.
+//! The archives of `tests/formats`: directories, backups, and directories of a cluster's members
+//! that earlier commits wrote, and what was in them.
 
-use plinth::{Env, block_on};
+use plinth_env::{Env, block_on};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -54,9 +54,12 @@ pub fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// What is kept: backups (`backup-NAME`), or directories. Their names, as `0.1.0/ssd-closed`, and
-/// archives.
-pub fn kept(are_backups: bool) -> Vec<(String, PathBuf)> {
+/// What the names of archives begin with that are of something else than a database of its own.
+const OTHERS: [&str; 2] = ["backup-", "member-"];
+
+/// What is kept of a kind: backups (`backup-`), directories of members (`member-`), or those of
+/// databases of their own (nothing). Their names, as `0.1.0/ssd-closed`, and archives.
+pub fn kept(begin: &str) -> Vec<(String, PathBuf)> {
     let folders = list(Path::new(KEPT))
         .into_iter()
         .filter(|path| path.extension().is_none_or(|end| end != "md"));
@@ -65,8 +68,8 @@ pub fn kept(are_backups: bool) -> Vec<(String, PathBuf)> {
         .filter_map(|path| {
             let file = path.file_name()?.to_str()?.strip_suffix(".tar.gz")?;
             let folder = path.parent()?.file_name()?.to_str()?;
-            (file.starts_with("backup-") == are_backups)
-                .then(|| (format!("{folder}/{file}"), path.clone()))
+            let kind = OTHERS.into_iter().find(|other| file.starts_with(other));
+            (kind.unwrap_or_default() == begin).then(|| (format!("{folder}/{file}"), path.clone()))
         })
         .collect();
     named.sort();
