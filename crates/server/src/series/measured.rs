@@ -90,7 +90,8 @@ fn write_store(hub: &Hub, stats: &StoreStats, text: &mut String) {
         (
             "points_too_late_total",
             "counter",
-            "Points in no bucket, since those that theirs was made of had gone before they came.",
+            "Points in no bucket, since those that theirs was made of had gone before they came; \
+             points that are only sent again are among them.",
             stats.rollups.too_late as f64,
         ),
         (
