@@ -24,6 +24,31 @@ fn start() -> Server {
     block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap()
 }
 
+/// Of its own metrics, which are series as well, it said nothing.
+#[test]
+fn a_server_says_of_what_it_records_of_itself_what_it_is() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let series = SeriesConfig { http: Some(loopback()), metrics: true, ..SeriesConfig::default() };
+    let config = ServerConfig { listen: vec![loopback()], series, ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
+    let asked =
+        |metric: &str| ask(&server, "GET", &format!("/api/v1/metadata?metric={metric}"), "").1;
+    let is_known = || asked("plinth_series_points_total").contains("counter");
+    for _ in 0..500 {
+        if is_known() {
+            break;
+        }
+        block_on(Env::real().sleep(Duration::from_millis(10)));
+    }
+    let help = "Points taken since the start.";
+    let told = asked("plinth_series_points_total");
+    assert!(told.contains(help) && told.contains(r#""unit":"""#), "{told}");
+    let told = asked("plinth_series_unsaved_seconds");
+    assert!(told.contains(r#""type":"gauge","unit":"seconds""#), "{told}");
+    let told = asked("plinth_series_query_bytes");
+    assert!(told.contains(r#""type":"gauge","unit":"bytes""#), "{told}");
+}
+
 struct Peer(Stream);
 
 impl Peer {

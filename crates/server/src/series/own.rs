@@ -5,10 +5,14 @@
 //! Buckets of histograms are left out, but for those that an alert rule of `docs/monitoring.md`
 //! asks for: their counts and sums say how it went, at a twentieth of the series. While the series
 //! are somebody else's, or can't be opened, nothing is recorded.
+//!
+//! What the page says of its metrics is what senders say of theirs: `/api/v1/metadata` has it from
+//! the start on.
 
 use super::{Hub, keep};
 use crate::page::Page;
 use plinth_env::sync::{First, race};
+use plinth_series::ingest::{Metadata, ScrapedBody, ScrapedHistograms};
 use plinth_series::{Error, Listing, Name, Result, Series, SeriesStore, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,6 +67,7 @@ pub(super) fn behind(metric: &str) -> String {
 pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
     let mut own: Option<Own> = None;
     let mut cleaned = hub.env.now();
+    hub.described.take(described(&figures.text()));
     loop {
         if race(hub.stops.own.wait(), hub.env.sleep(EVERY)).await == First::Left(())
             || hub.is_stopping()
@@ -79,8 +84,10 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
                 server: server.clone(),
                 series: BTreeMap::new(),
             });
+        let text = figures.text();
+        hub.described.take(described(&text));
         // What fails is tried again with the next values.
-        let result = ours.take(&figures.text(), nanos(now)).await;
+        let result = ours.take(&text, nanos(now)).await;
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
             cleaned = hub.env.now();
             // Whoever owns the series does that, for all servers.
@@ -93,6 +100,29 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
         }
         own = Some(ours);
     }
+}
+
+/// Units with which a name may end, as OpenMetrics has them, before `_total` if that is there.
+const UNITS: [&str; 2] = ["seconds", "bytes"];
+
+/// What a text in Prometheus' format says of its metrics, and their units, which their names say.
+fn described(text: &str) -> Vec<Metadata> {
+    let histograms = ScrapedHistograms::default();
+    let Ok(mut body) = ScrapedBody::of("text/plain", text.as_bytes(), histograms) else {
+        return Vec::new();
+    };
+    let mut work = 0;
+    while !body.is_at_end() {
+        // Of a line that can't be read there is nothing to be said.
+        let _ = body.step(&mut work);
+    }
+    let mut all = body.take_metadata();
+    for Metadata { metric, unit, .. } in &mut all {
+        let name = metric.strip_suffix("_total").unwrap_or(metric);
+        let end = name.rsplit('_').next().filter(|end| UNITS.contains(end));
+        end.unwrap_or_default().clone_into(unit);
+    }
+    all
 }
 
 fn nanos(time: Duration) -> i64 {
@@ -213,6 +243,30 @@ mod tests {
         let series = own.series.values().next().unwrap();
         let found = block_on(series.aggregate(..)).unwrap().unwrap();
         assert_eq!((found.count, found.sum), (90, 4095.0));
+    }
+
+    #[test]
+    fn metrics_have_the_type_help_and_unit_that_their_page_says() {
+        let text = "# HELP plinth_waits_seconds_total How long it waited.\n\
+            # TYPE plinth_waits_seconds_total counter\nplinth_waits_seconds_total 1\n\
+            # HELP plinth_sync_seconds Syncs.\n# TYPE plinth_sync_seconds histogram\n\
+            plinth_sync_seconds_bucket{le=\"1\"} 3\nplinth_sync_seconds_count 3\nnonsense {\n\
+            # HELP process_resident_memory_bytes Memory.\n\
+            # TYPE process_resident_memory_bytes gauge\n\
+            # HELP plinth_seconds_left What.\n# TYPE plinth_seconds_left gauge\n";
+        let found = described(text);
+        let found = found.iter().map(|Metadata { metric, kind, help, unit }| {
+            [metric.as_str(), kind, help.as_str(), unit.as_str()]
+        });
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            [
+                ["plinth_waits_seconds_total", "counter", "How long it waited.", "seconds"],
+                ["plinth_sync_seconds", "histogram", "Syncs.", "seconds"],
+                ["process_resident_memory_bytes", "gauge", "Memory.", "bytes"],
+                ["plinth_seconds_left", "gauge", "What.", ""],
+            ]
+        );
     }
 
     #[test]
