@@ -152,6 +152,10 @@ fn expressions_are_answered_in_the_terminal() {
     let total = "sum by (host) ({__name__=~\"disk.*\"})";
     assert_eq!(query(&["--at", at, total]), "{host=\"a\"}  -7\n");
     assert_eq!(query(&["--at", at, "1 + 1"]), "2\n");
+    // Digits alone were nanoseconds, and so a moment of 1970.
+    for at in ["1767225602", "1767225602000", "1767225602000000", "1767225602000000000"] {
+        assert_eq!(query(&["--at", at, total]), "{host=\"a\"}  -7\n", "{at}");
+    }
     // As the pages write it; options behind the expression were taken for a part of it.
     assert_eq!(query(&["-1", "--at", at]), "-1\n");
     let range = ["--from", "2026-01-01", "--to", "2026-01-01T00:00:20Z", "--step", "10s"];
@@ -278,12 +282,12 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
             "(line 2)",
             "three fields are expected",
         ),
-        // A file has no moment from which it is now: only the command line has.
+        // What is told from now is taken, and refused where its span is none.
         (
             "relative.csv",
-            "m a=1,1ns,1\nm a=1,now-1h,2\nm a=1,3ns,3\n",
+            "m a=1,now-1h,1\nm a=1,now-1x,2\nm a=1,now,3\n",
             "(line 2)",
-            "YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds are expected",
+            "no time from 1677 to 2262: write 20260101T120000",
         ),
         (
             "bad.influx",

@@ -73,7 +73,7 @@ fn file(bytes: &[u8]) -> (TemporaryDir, File) {
 /// How many rows were read, if nothing was wrong with the file itself.
 fn rows(reader: Result<Reader, String>) -> Result<u64, String> {
     let reader = reader?;
-    let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
+    let mut session = Session::new(Protocol::Csv(0), 7, &Memory::default());
     let mut count = 0;
     for number in 0..reader.groups() {
         let mut group = reader.group(number)?;

@@ -71,7 +71,7 @@ pub(crate) fn lines(bytes: &[u8]) {
         2 => Protocol::Influx(Clock { unit: 1_000, now: 5 }),
         4 => Protocol::Graphite,
         6 => Protocol::Exposition(Clock { unit: 1_000_000, now: 5 }),
-        _ => Protocol::Csv,
+        _ => Protocol::Csv(0),
     };
     if *which & 7 == 6 {
         scraped("text/plain", stream);
@@ -121,7 +121,7 @@ fn scraped(kind: &str, bytes: &[u8]) {
 
 /// Lines of an import.
 pub(crate) fn import(bytes: &[u8]) {
-    let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
+    let mut session = Session::new(Protocol::Csv(0), 7, &Memory::default());
     let (mut lines, mut taken) = (ImportLines::of(bytes), Taken::default());
     while !session.take_import(&mut lines) {
         taken.take(&mut session);
@@ -139,7 +139,7 @@ pub(crate) fn remote_write(bytes: &[u8]) {
         let _ = RemoteRead::check(body);
     }
     for (body, decode) in bodies.iter().flat_map(|body| versions.map(|decode| (body, decode))) {
-        let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
+        let mut session = Session::new(Protocol::Csv(0), 7, &Memory::default());
         match decode(body) {
             Ok(mut message) => {
                 let mut taken = Taken::default();
@@ -165,7 +165,7 @@ pub(crate) fn otlp(bytes: &[u8]) {
     };
     for (is_json, message) in [(false, Some(OtlpMetrics::of(bytes))), (true, of_json)] {
         let Some(mut message) = message else { continue };
-        let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
+        let mut session = Session::new(Protocol::Csv(0), 7, &Memory::default());
         let mut taken = Taken::default();
         while !session.take_otlp(&mut message) {
             taken.take(&mut session);

@@ -35,7 +35,7 @@ impl Form {
     pub fn protocol(self, now: i64) -> Protocol {
         match self {
             Self::Resp => Protocol::Resp,
-            Self::Csv => Protocol::Csv,
+            Self::Csv => Protocol::Csv(now),
             Self::Influx => Protocol::Influx(Clock { unit: 1, now }),
         }
     }

@@ -40,13 +40,13 @@ pub fn parse_iso(text: &[u8]) -> Option<i64> {
 
 /// How a time may be written, for messages.
 pub const FORMS: &str = "20260101T120000, 2026-01-01T12:00:00Z, 2026-01-01, now-1h, \
-    1767268800s, 1767268800000ms, 1767268800.5, or nanoseconds since 1970";
+    1767268800, 1767268800.5, 1767268800000, or 1767268800000ms";
 
 /// The nanoseconds since 1970 of a time as people and programs write it; `now` is what `now` means,
 /// where it means anything. It may be: what [`parse_iso`] reads; RFC 3339, or a part of that
 /// ([`instant`]); `now`, with a span such as `-1h30m` behind it; seconds since 1970 with a point in
-/// them; a whole number with `s`, `ms`, `us` or `ns` behind it; or digits alone, which are
-/// nanoseconds.
+/// them; a whole number with `s`, `ms`, `us` or `ns` behind it; or digits alone, whose unit their
+/// size says ([`by_size`]).
 pub fn parse_moment(text: &str, now: Option<i64>) -> Option<i64> {
     if let Some(span) = text.strip_prefix("now") {
         return match span.split_at_checked(1) {
@@ -59,7 +59,20 @@ pub fn parse_moment(text: &str, now: Option<i64>) -> Option<i64> {
     unix(text).or_else(|| parse_iso(text.as_bytes())).or_else(|| i64::try_from(instant(text)?).ok())
 }
 
-/// A time in numbers since 1970: seconds with a point, or with a unit, or nanoseconds.
+/// The nanoseconds of the unit in which a number alone is a time: seconds up to the year 5138,
+/// milliseconds and microseconds from 1973 up to that, and nanoseconds from 1973 on.
+pub(crate) fn by_size(number: i128) -> i64 {
+    const SECONDS: u128 = 100_000_000_000;
+    match number.unsigned_abs() {
+        ..SECONDS => SECOND,
+        size if size < SECONDS * 1_000 => 1_000_000,
+        size if size < SECONDS * 1_000_000 => 1_000,
+        _ => 1,
+    }
+}
+
+/// A time in numbers since 1970: seconds with a point, with a unit, or with that which the size
+/// says.
 fn unix(text: &str) -> Option<i64> {
     let (is_negative, rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -76,7 +89,8 @@ fn unix(text: &str) -> Option<i64> {
         Some(_) => return None,
         None => {
             let unit = match rest {
-                "" | "ns" => 1,
+                "" => by_size(whole),
+                "ns" => 1,
                 "us" => 1_000,
                 "ms" => 1_000_000,
                 "s" => SECOND,
@@ -201,8 +215,17 @@ mod tests {
         const NOW: i64 = 1_767_225_600 * SECOND;
         for (text, expected) in [
             ("0", 0),
-            ("-7", -7),
+            ("-7", -7 * SECOND),
+            ("-7ns", -7),
+            ("1767225600", NOW),
+            ("1767225600001", NOW + 1_000_000),
+            ("1767225600000001", NOW + 1_000),
             ("1767225600000000001", NOW + 1),
+            ("-1767225600001", -NOW - 1_000_000),
+            // The first of each unit.
+            ("100000000000", 100_000_000 * SECOND),
+            ("100000000000000", 100_000_000 * SECOND),
+            ("100000000000000000", 100_000_000 * SECOND),
             ("1767225600s", NOW),
             ("1767225600001ms", NOW + 1_000_000),
             ("1767225600000001us", NOW + 1_000),
@@ -235,6 +258,10 @@ mod tests {
             "1e9",
             "9223372036854775808",
             "9223372037s",
+            // The last of each unit, all behind 2262.
+            "99999999999",
+            "99999999999999",
+            "99999999999999999",
             "99999999999999999999",
             "2263-01-01",
             "+1",

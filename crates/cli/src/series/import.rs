@@ -192,8 +192,11 @@ fn take_table(
         |why| Failure::of(format!("cannot read {name} as Parquet, nothing was taken"), why);
     let table = plinth::series::parquet::Reader::open(file, len).map_err(unread)?;
     let task = terminal::progress().counted(&format!("importing {name}"), table.rows(), "rows");
-    let mut session =
-        Session::new(plinth::series::ingest::Protocol::Csv, env.random_u64(), &Memory::default());
+    let mut session = Session::new(
+        plinth::series::ingest::Protocol::Csv(0),
+        env.random_u64(),
+        &Memory::default(),
+    );
     let (mut told, mut row) = (Told::default(), 0);
     let failed = |error| place.failed(error);
     'groups: for number in 0..table.groups() {

@@ -44,7 +44,8 @@ pub fn command() -> Command {
         .after_help(
             "SERIES is a metric and tags, as in: cpu.user host=a. With fewer tags than a series has, or with the metric alone,\n\
              it stands for all series that have them. TIME is 20260101T120000, 2026-01-01T12:00:00Z, now-1h,\n\
-             1767268800s, or nanoseconds since 1970.\n\n\
+             or since 1970: 1767268800.5 or 1767268800s; digits alone are seconds, milliseconds, microseconds\n\
+             or nanoseconds by their size.\n\n\
              Examples:\n  plinth series import --dir ./shop --create points.csv\n  plinth series list --dir ./shop cpu.user\n  \
              plinth series export --cluster-file ./shop/fdb.cluster --format influx > points.lp\n  \
              plinth series plot --dir ./shop cpu.user host=a\n  \

@@ -13,17 +13,25 @@ use super::names::Row;
 use super::number::{self, Recent};
 use crate::cell::Cell;
 use crate::event;
-use crate::time::parse_moment;
+use crate::time::{FORMS, by_size, parse_moment};
 use crate::value::Value;
 use std::borrow::Cow;
 
 /// The heading of an export.
 pub(crate) const HEADING: &str = "series,time,value\n";
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(super) struct Parser {
     lines: Lines,
     recent: Recent,
+    /// What `now` means, in nanoseconds since 1970.
+    now: i64,
+}
+
+impl Parser {
+    pub(super) fn new(now: i64) -> Self {
+        Self { lines: Lines::default(), recent: Recent::default(), now }
+    }
 }
 
 impl LineParser for Parser {
@@ -66,7 +74,9 @@ impl Parser {
         if rest.is_some() {
             return Err("three fields are expected, there are more: series, time and value".into());
         }
-        let time = self.recent.parse(&time, self::time).map_err(number::Wrong::text)?;
+        let now = self.now;
+        let time = self.recent.parse(&time, |text| self::time(text, now));
+        let time = time.map_err(|_| format!("no time from 1677 to 2262: write {FORMS}"))?;
         let row = named(intake, &name)?;
         if row.has_events {
             take_event(intake, row, time, &value)?;
@@ -78,19 +88,17 @@ impl Parser {
     }
 }
 
-/// Nanoseconds, written without a unit, are at least so far away from 1970: nearer ones would be
-/// seconds, milliseconds or microseconds of our days, and a whole file would come to lie in 1970.
-const BARE: u64 = 100_000_000_000_000_000;
-
-/// A time, in any of the ways in which people write one.
-fn time(text: &[u8]) -> Result<i64, number::Wrong> {
-    let bare = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
-    if bare && number::time(text).is_ok_and(|time| time.unsigned_abs() < BARE) {
-        return Err(number::Wrong::Unit);
+/// A time, in any of the ways in which people write one; the unit of digits alone is told by their
+/// size.
+fn time(text: &[u8], now: i64) -> Result<i64, number::Wrong> {
+    let unsigned = text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text);
+    if unsigned.iter().all(u8::is_ascii_digit) {
+        let number = number::time(text)?;
+        return number.checked_mul(by_size(number.into())).ok_or(number::Wrong::Time);
     }
     number::time(text).or_else(|wrong| {
         let text = std::str::from_utf8(text).unwrap_or_default();
-        parse_moment(text, None).ok_or(wrong)
+        parse_moment(text, Some(now)).ok_or(wrong)
     })
 }
 

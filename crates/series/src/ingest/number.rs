@@ -26,8 +26,6 @@ pub(super) enum Wrong {
     Overflow,
     Double,
     Time,
-    /// It is a time, but hardly the one that is meant.
-    Unit,
 }
 
 impl Wrong {
@@ -39,10 +37,6 @@ impl Wrong {
             Self::Time => {
                 "unexpected parameter timestamp format: YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds are expected, from \
                  1677-09-21 to 2262-04-11"
-            }
-            Self::Unit => {
-                "digits alone are nanoseconds, and these are about 1970: write a unit behind them, \
-                 s, ms, us or ns"
             }
         }
     }

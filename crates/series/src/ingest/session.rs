@@ -54,8 +54,9 @@ pub enum Protocol {
     Influx(Clock),
     /// Prometheus' text format; the unit of its times is a millisecond's.
     Exposition(Clock),
-    /// `series,time,value`, as [`crate::dump`] writes it.
-    Csv,
+    /// `series,time,value`, as [`crate::dump`] writes it; and what `now` means, in nanoseconds
+    /// since 1970.
+    Csv(i64),
 }
 
 /// What all sessions of a process remember of names, together. By default that may be 512 MiB.
@@ -102,7 +103,7 @@ impl Parser {
             Protocol::Graphite => Self::Graphite(graphite::Parser::default()),
             Protocol::Influx(clock) => Self::Influx(influx::Parser::new(clock)),
             Protocol::Exposition(clock) => Self::Exposition(exposition::Parser::new(clock)),
-            Protocol::Csv => Self::Csv(csv::Parser::default()),
+            Protocol::Csv(now) => Self::Csv(csv::Parser::new(now)),
         }
     }
 }

@@ -490,7 +490,7 @@ fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
             "good.v host=a",
         ),
         (
-            Protocol::Csv,
+            Protocol::Csv(0),
             [format!("{name} a=1,1s,1\n"), format!("m{},1s,1\n", tags(" "))],
             "good host=a,1s,1\n",
             "good host=a",
@@ -519,7 +519,7 @@ fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
     for wrong in
         [&[("__name__", name.as_str()), ("a", "1")][..], &[("__name__", "m"), ("a", &name)], &many]
     {
-        let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
+        let mut session = Session::new(Protocol::Csv(0), 9, &Memory::default());
         let message = [series_message(wrong, &[(1, 1.0)]), good.clone()].concat();
         take_message(&mut session, &compressed(&message)).unwrap();
         let names: Vec<String> = session.points().map(|(name, _)| name.to_string()).collect();
@@ -542,7 +542,7 @@ fn times_that_there_are_not_are_refused_in_each_protocol_and_the_first_and_the_l
             "m,a=1 v=1 9223372037\nm,a=1 v=1 -9223372037\nm,a=1 v=1 99999999999999999999\n".to_owned(),
         ),
         (
-            Protocol::Csv,
+            Protocol::Csv(0),
             "m a=1,16000101T000000,1\nm a=1,23000101T000000,1\nm a=1,9223372036854775808,1\n".to_owned(),
         ),
     ] {
@@ -554,7 +554,7 @@ fn times_that_there_are_not_are_refused_in_each_protocol_and_the_first_and_the_l
         );
     }
     let late = series_message(&[("__name__", "m"), ("a", "1")], &[(9_223_372_036_855, 1.0)]);
-    let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
+    let mut session = Session::new(Protocol::Csv(0), 9, &Memory::default());
     let told = take_message(&mut session, &compressed(&late));
     let told =
         told.err().unwrap_or_else(|| String::from_utf8_lossy(session.replies()).into_owned());
@@ -565,7 +565,7 @@ fn times_that_there_are_not_are_refused_in_each_protocol_and_the_first_and_the_l
             Protocol::Influx(Clock { unit: 1, now: 5 }),
             format!("m,a=1 v=1 {}\nm,a=1 v=1 {}\n", i64::MIN, i64::MAX),
         ),
-        (Protocol::Csv, format!("m a=1,{},1\nm a=1,{},1\n", i64::MIN, i64::MAX)),
+        (Protocol::Csv(0), format!("m a=1,{},1\nm a=1,{},1\n", i64::MIN, i64::MAX)),
     ] {
         let outcome = whole(protocol, taken.as_bytes());
         let times: Vec<i64> = outcome.points.iter().map(|point| point.1).collect();

@@ -11,7 +11,7 @@ use super::filter::ValueFilter;
 use super::json::Json;
 use super::range::Range;
 use crate::name::with_own_blanks;
-use crate::time::{FORMS, parse_moment};
+use crate::time::{FORMS, by_size, parse_moment};
 
 /// Columns of a row at most.
 const MAX_COLUMNS: usize = 256;
@@ -582,35 +582,28 @@ fn range(fields: &mut Fields<'_>, now: Option<i64>) -> QueryResult<Option<Range>
     }
 }
 
+const SECOND: i128 = 1_000_000_000;
 /// The beginnings of 2010 and of 2100, in seconds.
 const OUR_DAYS: (i128, i128) = (1_262_304_000, 4_102_444_800);
 
-/// The unit in which a number is a moment of our days. Digits alone are nanoseconds, but those
-/// would be a time in 1970 that hardly anybody means.
-fn missing_unit(number: i128) -> Option<&'static str> {
-    let (begin, end) = OUR_DAYS;
-    let units = [("s", 1), ("ms", 1_000), ("us", 1_000_000)];
-    let is_of = |(_, unit): &(&str, i128)| (begin * unit..end * unit).contains(&number);
-    units.into_iter().find(is_of).map(|(name, _)| name)
+/// The nanoseconds of a number's unit. Akumuli's numbers are nanoseconds, however few; but where
+/// those would be a time in 1970 that hardly anybody means, and the number is a moment of our days
+/// in a unit that its size says, it is that one.
+fn unit(number: i128) -> i128 {
+    let ((begin, end), unit) = (OUR_DAYS, by_size(number).into());
+    let of_seconds = SECOND / unit;
+    if (begin * of_seconds..end * of_seconds).contains(&number) { unit } else { 1 }
 }
 
-/// A time: a text, or nanoseconds as a number.
+/// A time: a text, or a number, with or without quotation marks.
 fn time(field: &str, json: &Json, now: Option<i64>) -> QueryResult<i64> {
-    let digits = match json {
-        Json::Integer(number) => Some(*number),
-        Json::Text(text) => text.parse().ok(),
-        _ => None,
-    };
-    if let Some((number, unit)) = digits.and_then(|it| Some((it, missing_unit(it)?))) {
-        let why = format_args!(
-            "digits alone are nanoseconds, and these are about 1970: write a text with a unit, \
-             such as \"{number}{unit}\", or \"{number}ns\" if that is meant"
-        );
-        return Err(QueryError::field(field, why));
-    }
+    let moment = |number: i128| i64::try_from(number.checked_mul(unit(number))?).ok();
     let found = match json {
-        Json::Integer(number) => i64::try_from(*number).ok(),
-        Json::Text(text) => parse_moment(text, now),
+        Json::Integer(number) => moment(*number),
+        Json::Text(text) => match text.parse::<i64>() {
+            Ok(number) if !text.starts_with('+') => moment(number.into()),
+            _ => parse_moment(text, now),
+        },
         _ => None,
     };
     found.ok_or_else(|| {

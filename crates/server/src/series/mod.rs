@@ -411,6 +411,17 @@ fn check_rules_have_series(config: &ServerConfig) -> Result<()> {
     Ok(())
 }
 
+/// Where the address stands at which a protocol's lines come.
+fn address_of(addresses: &mut SeriesConfig, protocol: Protocol) -> &mut Option<SocketAddr> {
+    match protocol {
+        Protocol::Resp => &mut addresses.resp,
+        Protocol::Graphite => &mut addresses.graphite,
+        Protocol::OpenTsdb | Protocol::Influx(_) | Protocol::Exposition(_) | Protocol::Csv(_) => {
+            &mut addresses.opentsdb
+        }
+    }
+}
+
 /// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be
 /// listened on, for what.
 pub(crate) async fn start(
@@ -469,13 +480,7 @@ pub(crate) async fn start(
         ));
     }
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
-        match protocol {
-            Protocol::Resp => addresses.resp = Some(door.local_address()),
-            Protocol::Graphite => addresses.graphite = Some(door.local_address()),
-            Protocol::OpenTsdb | Protocol::Influx(_) | Protocol::Exposition(_) | Protocol::Csv => {
-                addresses.opentsdb = Some(door.local_address())
-            }
-        }
+        *address_of(&mut addresses, protocol) = Some(door.local_address());
         let taking = accept(hub.clone(), door, number, protocol, config.limits.connections);
         accepting.push(env.spawn_network("accept series", taking));
     }

@@ -151,7 +151,7 @@ fn each_row_of_values_separated_by_commas() {
         \"m\"\"x host=a,b\",7ns,-3\n\
         m host=a,-1ns,5.0\n\n\
         !note who=me,2us,\"a, b\"";
-    let outcome = whole(Protocol::Csv, text.as_bytes());
+    let outcome = whole(Protocol::Csv(0), text.as_bytes());
     assert_eq!(outcome.replies, "");
     let found = outcome.shown();
     assert_eq!(
@@ -169,11 +169,9 @@ fn each_row_of_values_separated_by_commas() {
         ("m a=1,1,1,1", "there are more"),
         (",1s,1", "no name of a series"),
         ("m|n a=1,1s,1", "has no |"),
-        ("m a=1,yesterday,1", "timestamp"),
-        // Seconds, and milliseconds, of 2026.
-        ("m a=1,1767268800,1", "write a unit"),
-        ("m a=1,1767268800000,1", "write a unit"),
-        ("m a=1,-7,1", "write a unit"),
+        ("m a=1,yesterday,1", "no time from 1677 to 2262: write 20260101T120000"),
+        ("m a=1,99999999999,1", "no time"),
+        ("m a=1,now-,1", "no time"),
         ("m a=1,1s,", "can't parse double value"),
         ("m a=1,1s,x", "can't parse double value"),
         ("m a=1,1s,99999999999999999999", "integer overflow"),
@@ -181,7 +179,7 @@ fn each_row_of_values_separated_by_commas() {
         ("\"m a=1\"x,1,1", "a comma is expected"),
         (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
     ] {
-        let outcome = whole(Protocol::Csv, format!("{wrong}\ngood a=1,1s,1\n").as_bytes());
+        let outcome = whole(Protocol::Csv(0), format!("{wrong}\ngood a=1,1s,1\n").as_bytes());
         assert!(
             outcome.replies.contains(words) && outcome.replies.contains("(line 1)"),
             "{wrong}: {outcome:?}"
@@ -191,6 +189,31 @@ fn each_row_of_values_separated_by_commas() {
             (1, 1),
             "{wrong} {outcome:?}"
         );
+    }
+}
+
+/// Seconds and milliseconds of today were refused, and so was what is told from now.
+#[test]
+fn times_in_rows_are_read_in_each_of_their_ways() {
+    const NOW: i64 = 1_767_268_800_000_000_000;
+    for (time, expected) in [
+        ("1767268800", NOW),
+        ("+1767268800", NOW),
+        ("1767268800001", NOW + 1_000_000),
+        ("1767268800000001", NOW + 1_000),
+        ("1767268800000000001", NOW + 1),
+        ("-7", -7_000_000_000),
+        ("1767268800.5", NOW + 500_000_000),
+        ("1767268800001ms", NOW + 1_000_000),
+        ("20260101T120000", NOW),
+        ("2026-01-01T13:00:00+01:00", NOW),
+        ("2026-01-01", NOW - 43_200_000_000_000),
+        ("now", NOW),
+        ("now-1h30m", NOW - 5_400_000_000_000),
+    ] {
+        let outcome = whole(Protocol::Csv(NOW), format!("m a=1,{time},5\n").as_bytes());
+        let times: Vec<i64> = outcome.points.iter().map(|point| point.1).collect();
+        assert_eq!(times, [expected], "{time}: {}", outcome.replies);
     }
 }
 

@@ -341,7 +341,7 @@ fn span(text: &str) -> Option<i64> {
     number.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// Nanoseconds since 1970 of a time as OpenTSDB's are written.
+/// Nanoseconds since 1970 of a time as OpenTSDB's are written, or as any other is.
 fn moment(text: &str, now: i64) -> Result<i64, String> {
     let wrong = || format!("{text} is no time");
     if text == "now" {
@@ -350,13 +350,14 @@ fn moment(text: &str, now: i64) -> Result<i64, String> {
     if let Some(ago) = text.strip_suffix("-ago") {
         return span(ago).and_then(|ago| now.checked_sub(ago)).ok_or_else(wrong);
     }
-    if text.len() == 13
-        && let Ok(milliseconds) = text.parse::<i64>()
-    {
-        return milliseconds.checked_mul(MILLISECOND).ok_or_else(wrong);
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return parse_moment(text, None).ok_or_else(wrong);
     }
     if let Ok(seconds) = text.parse::<f64>() {
         return nanoseconds(seconds).ok_or_else(wrong);
+    }
+    if let Some(time) = parse_moment(text, Some(now)) {
+        return Ok(time);
     }
     let (day, time) = text.split_once(['-', ' ']).unwrap_or((text, "00:00:00"));
     let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
@@ -377,6 +378,14 @@ mod tests {
             ("1h-ago", NOW - 3600 * SECOND),
             ("1767225600", NOW),
             ("1767225600123", NOW + 123 * MILLISECOND),
+            ("1767225600000123", NOW + 123_000),
+            ("1767225600000000123", NOW + 123),
+            ("1767225600.5", NOW + SECOND / 2),
+            ("now-1h", NOW - 3600 * SECOND),
+            ("2026-01-01T01:00:00+01:00", NOW),
+            ("2026-01-01", NOW),
+            ("20260101T000000", NOW),
+            ("1767225600123ms", NOW + 123 * MILLISECOND),
             ("2026/01/01-00:00:00", NOW),
             ("2026/01/01 00:00", NOW),
             ("2026/01/01", NOW),
