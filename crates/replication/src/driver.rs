@@ -289,6 +289,8 @@ impl Driver {
     /// Has the core know the checksums of these entries, as far as they can be read.
     async fn recall(&mut self, from: u64, upto: u64) {
         probe!("replication: checksums of entries are read from the disk");
+        // The log may have let go of some meanwhile.
+        let from = from.max(self.log.first_index());
         let (mut reader, mut sums) = (self.log.entries(from), Vec::new());
         while reader.next_index() <= upto {
             let Ok(Some(entry)) = reader.next().await else { break };

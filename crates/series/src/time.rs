@@ -71,6 +71,17 @@ pub(crate) fn by_size(number: i128) -> i64 {
     }
 }
 
+/// The beginnings of 2010 and of 2100, in seconds.
+const OUR_DAYS: (i128, i128) = (1_262_304_000, 4_102_444_800);
+
+/// The nanoseconds of the unit that a number's size says, if the number is a moment of our days in
+/// it: for those who have numbers in other units, of other times, besides.
+pub(crate) fn unit_of_our_days(number: i128) -> Option<i64> {
+    let ((begin, end), unit) = (OUR_DAYS, by_size(number));
+    let of_second = i128::from(SECOND / unit);
+    (begin * of_second..end * of_second).contains(&number).then_some(unit)
+}
+
 /// A time in numbers since 1970: seconds with a point, with a unit, or with that which the size
 /// says.
 fn unix(text: &str) -> Option<i64> {

@@ -11,7 +11,7 @@ use crate::interrupt;
 use crate::terminal;
 use clap::ArgMatches;
 use plinth::series::dump::Form;
-use plinth::series::ingest::{Memory, Session};
+use plinth::series::ingest::{Memory, Protocol, Session};
 use plinth::series::{Error, Point, SeriesLayer, SeriesStore};
 use plinth::{Database, TransactionOption, block_on};
 use plinth_bench::words::{bytes, grouped};
@@ -71,11 +71,12 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
         Sink::Transactions(place.database.clone(), Box::new(place.layer()))
     };
     let stop = interrupt::flag();
+    let now = i64::try_from(Env::real().wall_clock().as_nanos()).unwrap_or(i64::MAX);
     let mut code = 0;
     for (file, format) in files.iter().zip(formats) {
         let is_stopped = || stop.load(Ordering::Relaxed);
         let told = match format {
-            Format::Text(form) => take(place, &sink, file, form, &is_stopped)?,
+            Format::Text(form) => take(place, &sink, file, form.protocol(now), &is_stopped)?,
             #[cfg(feature = "parquet")]
             Format::Parquet => take_table(place, &sink, file, &is_stopped)?,
             _ => return Err(Failure::usage(format!("{file}: this format can only be written"))),
@@ -88,7 +89,7 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
         }
         if told.was_interrupted {
             tell(format_args!(
-                "interrupted: {points} points of {file} are committed; the same command again adds none of them twice"
+                "interrupted: {points} points of {file} are committed; the same command again adds none of them twice, unless its times are told from now"
             ));
             return Ok(INTERRUPTED);
         }
@@ -119,7 +120,7 @@ fn take(
     place: &Place,
     sink: &Sink,
     name: &str,
-    form: Form,
+    protocol: Protocol,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Told, Failure> {
     let env = Env::real();
@@ -129,8 +130,7 @@ fn take(
         Some(len) => terminal::progress().counted(&format!("importing {name}"), len, "bytes"),
         None => terminal::progress().unknown(&format!("importing {name}")),
     };
-    let now = i64::try_from(env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
-    let mut session = Session::new(form.protocol(now), env.random_u64(), &Memory::default());
+    let mut session = Session::new(protocol, env.random_u64(), &Memory::default());
     let (mut told, mut held, mut read, mut lines) = (Told::default(), Vec::new(), 0, 0);
     loop {
         let count = source
@@ -192,11 +192,7 @@ fn take_table(
         |why| Failure::of(format!("cannot read {name} as Parquet, nothing was taken"), why);
     let table = plinth::series::parquet::Reader::open(file, len).map_err(unread)?;
     let task = terminal::progress().counted(&format!("importing {name}"), table.rows(), "rows");
-    let mut session = Session::new(
-        plinth::series::ingest::Protocol::Csv(0),
-        env.random_u64(),
-        &Memory::default(),
-    );
+    let mut session = Session::new(Protocol::Csv(0), env.random_u64(), &Memory::default());
     let (mut told, mut row) = (Told::default(), 0);
     let failed = |error| place.failed(error);
     'groups: for number in 0..table.groups() {

@@ -200,6 +200,10 @@ fn size(name: &'static str, default: &'static str, range: std::ops::RangeInclusi
 }
 
 fn moment(text: &str) -> Option<i64> {
+    // A date without its strokes would be seconds of 1970, and a delete up to there another one.
+    if text.len() == 8 && time::parse_iso(format!("{text}T000000").as_bytes()).is_some() {
+        return None;
+    }
     let now = i64::try_from(Env::real().wall_clock().as_nanos()).ok();
     time::parse_moment(text, now)
 }

@@ -88,8 +88,8 @@ impl Core {
     }
 
     /// Which of the entries that an append speaks of, the one before its own among them, are in the
-    /// log, which has those from `first` on, with the same term: those whose checksums are to be
-    /// compared. None if the message isn't one that counts.
+    /// log, which has those from `first` on, with the same term, or were: those whose checksums are
+    /// to be compared. None if the message isn't one that counts.
     pub fn shared(&self, message: &Message, first: u64) -> Vec<EntryId> {
         let Message { kind, from, to, term, index, log_term, .. } = *message;
         let leads = self.members.part(from).is_some_and(Part::votes);
@@ -106,7 +106,9 @@ impl Core {
         let behind = behind.map(|(index, term)| EntryId { index, term: *term });
         let last = self.terms().last().index;
         let here = behind.take_while(|entry| entry.index <= last);
-        let is_here = |entry: &EntryId| entry.index >= first && self.terms().has(*entry);
+        let is_here = |entry: &EntryId| {
+            self.terms().has(*entry) && (entry.index >= first || self.sum_of(*entry).is_some())
+        };
         before.chain(here).filter(is_here).collect()
     }
 

@@ -13,7 +13,7 @@ use super::names::Row;
 use super::number::{self, Recent};
 use crate::cell::Cell;
 use crate::event;
-use crate::time::{FORMS, by_size, parse_moment};
+use crate::time::{FORMS, parse_moment, unit_of_our_days};
 use crate::value::Value;
 use std::borrow::Cow;
 
@@ -76,7 +76,10 @@ impl Parser {
         }
         let now = self.now;
         let time = self.recent.parse(&time, |text| self::time(text, now));
-        let time = time.map_err(|_| format!("no time from 1677 to 2262: write {FORMS}"))?;
+        let time = time.map_err(|wrong| match wrong {
+            number::Wrong::Unit => Cow::Borrowed(wrong.text()),
+            _ => Cow::Owned(format!("no time from 1677 to 2262: write {FORMS}")),
+        })?;
         let row = named(intake, &name)?;
         if row.has_events {
             take_event(intake, row, time, &value)?;
@@ -88,13 +91,25 @@ impl Parser {
     }
 }
 
-/// A time, in any of the ways in which people write one; the unit of digits alone is told by their
-/// size.
+/// Nanoseconds, written without a unit, are at least so far away from 1970: nearer ones would be
+/// seconds, milliseconds or microseconds, and a whole file would come to lie in 1970.
+const BARE: u64 = 100_000_000_000_000_000;
+
+/// A time, in any of the ways in which people write one. Digits alone are a moment of our days in
+/// the unit that their size says, or nanoseconds if they are many: of all others nobody knows the
+/// unit, and of a file that has them some would come to lie in one century and some in another.
 fn time(text: &[u8], now: i64) -> Result<i64, number::Wrong> {
     let unsigned = text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text);
     if unsigned.iter().all(u8::is_ascii_digit) {
         let number = number::time(text)?;
-        return number.checked_mul(by_size(number.into())).ok_or(number::Wrong::Time);
+        if number.unsigned_abs() >= BARE {
+            return Ok(number);
+        }
+        let unit = unit_of_our_days(number.into()).ok_or(number::Wrong::Unit)?;
+        return number.checked_mul(unit).ok_or(number::Wrong::Time);
+    }
+    if unsigned.starts_with(b"-") || unsigned.starts_with(b"+") {
+        return Err(number::Wrong::Time);
     }
     number::time(text).or_else(|wrong| {
         let text = std::str::from_utf8(text).unwrap_or_default();

@@ -26,6 +26,7 @@ pub(super) enum Wrong {
     Overflow,
     Double,
     Time,
+    Unit,
 }
 
 impl Wrong {
@@ -34,6 +35,10 @@ impl Wrong {
             Self::Digit => "can't parse integer (character value out of range)",
             Self::Overflow => "integer overflow",
             Self::Double => "can't parse double value",
+            Self::Unit => {
+                "digits alone are a time from 2010 to 2100, or nanoseconds since 1970 of 18 digits or more: write a unit \
+                 behind them, such as 7s, 7ms, 7us or 7ns"
+            }
             Self::Time => {
                 "unexpected parameter timestamp format: YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds are expected, from \
                  1677-09-21 to 2262-04-11"

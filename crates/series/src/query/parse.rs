@@ -11,7 +11,7 @@ use super::filter::ValueFilter;
 use super::json::Json;
 use super::range::Range;
 use crate::name::with_own_blanks;
-use crate::time::{FORMS, by_size, parse_moment};
+use crate::time::{FORMS, parse_moment, unit_of_our_days};
 
 /// Columns of a row at most.
 const MAX_COLUMNS: usize = 256;
@@ -582,17 +582,11 @@ fn range(fields: &mut Fields<'_>, now: Option<i64>) -> QueryResult<Option<Range>
     }
 }
 
-const SECOND: i128 = 1_000_000_000;
-/// The beginnings of 2010 and of 2100, in seconds.
-const OUR_DAYS: (i128, i128) = (1_262_304_000, 4_102_444_800);
-
 /// The nanoseconds of a number's unit. Akumuli's numbers are nanoseconds, however few; but where
 /// those would be a time in 1970 that hardly anybody means, and the number is a moment of our days
 /// in a unit that its size says, it is that one.
 fn unit(number: i128) -> i128 {
-    let ((begin, end), unit) = (OUR_DAYS, by_size(number).into());
-    let of_seconds = SECOND / unit;
-    if (begin * of_seconds..end * of_seconds).contains(&number) { unit } else { 1 }
+    unit_of_our_days(number).unwrap_or(1).into()
 }
 
 /// A time: a text, or a number, with or without quotation marks.

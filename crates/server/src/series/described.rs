@@ -30,6 +30,17 @@ impl Described {
         }
     }
 
+    /// Takes what this server says of what it records of itself, but of nothing of which a sender
+    /// has said something: `process_*` are other programs' too.
+    pub(super) fn take_own(&self, all: Vec<Metadata>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for metadata in all {
+            if known.len() < MAX_METRICS {
+                known.entry(metadata.metric.clone()).or_insert(metadata);
+            }
+        }
+    }
+
     /// The answer to a request with these parameters: `metric`, if it is about one, and `limit`;
     /// for somebody for whom there are these metrics, or all.
     pub(super) fn answer(&self, parameters: &[&[u8]], metrics: Option<&MetricSet>) -> String {

@@ -67,7 +67,7 @@ pub(super) fn behind(metric: &str) -> String {
 pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
     let mut own: Option<Own> = None;
     let mut cleaned = hub.env.now();
-    hub.described.take(described(&figures.text()));
+    hub.described.take_own(described(&figures.text()));
     loop {
         if race(hub.stops.own.wait(), hub.env.sleep(EVERY)).await == First::Left(())
             || hub.is_stopping()
@@ -85,7 +85,7 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
                 series: BTreeMap::new(),
             });
         let text = figures.text();
-        hub.described.take(described(&text));
+        hub.described.take_own(described(&text));
         // What fails is tried again with the next values.
         let result = ours.take(&text, nanos(now)).await;
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {

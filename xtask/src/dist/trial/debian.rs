@@ -18,7 +18,7 @@ use std::process::Command;
 /// Which packages there are.
 const PACKAGES: [&str; 3] = ["plinth", "libplinth", "libplinth-dev"];
 const SCRIPTS: [&str; 3] = ["plinth.postinst", "plinth.prerm", "plinth.postrm"];
-/// What scripts call, or could come to call, that changes a system.
+/// What scripts call by name, or could come to call, that changes a system.
 const STAND_INS: [&str; 17] = [
     "adduser",
     "addgroup",

@@ -350,14 +350,11 @@ fn moment(text: &str, now: i64) -> Result<i64, String> {
     if let Some(ago) = text.strip_suffix("-ago") {
         return span(ago).and_then(|ago| now.checked_sub(ago)).ok_or_else(wrong);
     }
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return parse_moment(text, None).ok_or_else(wrong);
+    if let Some(time) = parse_moment(text, Some(now)) {
+        return Ok(time);
     }
     if let Ok(seconds) = text.parse::<f64>() {
         return nanoseconds(seconds).ok_or_else(wrong);
-    }
-    if let Some(time) = parse_moment(text, Some(now)) {
-        return Ok(time);
     }
     let (day, time) = text.split_once(['-', ' ']).unwrap_or((text, "00:00:00"));
     let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
