@@ -46,6 +46,8 @@ pub struct Plan<'a> {
     pub without_tls: bool,
     /// Which versions of the servers' protocol this one offers.
     pub spoken: Spoken,
+    /// For how many versions a transaction may read and commit.
+    pub window: u64,
     /// Those of the directory, as the builder has them.
     pub keys: Keys,
 }
@@ -274,7 +276,12 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
         addresses: plan.file.addresses().iter().map(bare).collect(),
         own,
         dir: plan.dir.to_path_buf(),
-        trust: Trust { tls: plan.tls.clone(), in_the_clear: plan.without_tls, spoken: plan.spoken },
+        trust: Trust {
+            tls: plan.tls.clone(),
+            in_the_clear: plan.without_tls,
+            spoken: plan.spoken,
+            window: plan.window,
+        },
         keys: plan.keys.clone(),
     };
     wish.check()?;

@@ -471,6 +471,7 @@ fn open(
                 tls: tls_of_nodes(settings)?,
                 without_tls: settings.flag("without-tls"),
                 spoken: spoken(settings)?,
+                window: window(settings).map_or(0, |window| window.as_micros() as u64),
                 keys: Keys::new(&keys),
             };
             let Some(member) = member::open(env, &plan, builder, stop)? else { return Ok(None) };
@@ -590,10 +591,15 @@ fn builder(env: &Env, settings: &Settings, dir: &Path) -> plinth::Result<Builder
     if let Some(milliseconds) = settings.count("slow-ms") {
         builder = builder.slow_transaction(Duration::from_millis(milliseconds as u64));
     }
-    if let Some(seconds) = settings.count("window") {
-        builder = builder.window(Duration::from_secs(seconds as u64));
+    if let Some(window) = window(settings) {
+        builder = builder.window(window);
     }
     Ok(builder.compression(compression(settings)))
+}
+
+/// For how long a transaction may read and commit. A version is a microsecond.
+fn window(settings: &Settings) -> Option<Duration> {
+    settings.count("window").map(|seconds| Duration::from_secs(seconds as u64))
 }
 
 /// How the engine `ssd` compresses. That zstd is not built in, it says itself.

@@ -261,6 +261,7 @@ pub(crate) fn word_seeds() -> Vec<Vec<u8>> {
         nonce,
         address: "h:1".into(),
         addresses: "h:1,h:2".into(),
+        window: 5_000_000,
     };
     let peer = |node, address: &str| Peer { node, address: address.into() };
     let charter = Charter {

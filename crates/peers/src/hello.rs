@@ -57,6 +57,8 @@ pub struct Hello {
     pub address: String,
     /// All addresses of its cluster file in order, while a cluster is formed.
     pub addresses: String,
+    /// For how many versions a transaction may read and commit there; 0 if it doesn't say.
+    pub window: u64,
 }
 
 /// What has become of a node that is called.
@@ -138,6 +140,8 @@ impl Hello {
             content.extend_from_slice(&self.nonce);
             content.put_bytes(cut(&self.address));
             content.put_bytes(cut(&self.addresses));
+            // Programs of before read no further than this.
+            content.put_u64(self.window);
         });
     }
 
@@ -166,6 +170,7 @@ impl Hello {
             nonce: reader.array()?,
             address: text(reader.bytes()?),
             addresses: text(reader.bytes()?),
+            window: reader.rest().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)),
         };
         Ok(Some((hello, len)))
     }

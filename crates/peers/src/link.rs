@@ -1,10 +1,26 @@
 //! What a node has for one other node: [`Link`].
 
+use crate::hello::Hello;
 use crate::outbox::Outbox;
 use plinth_env::Signal;
 use plinth_replication::{NodeId, Spoken};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a node says of itself when it calls.
+#[derive(Clone, Copy)]
+pub(crate) struct Said {
+    /// What its program speaks.
+    pub(crate) spoken: Spoken,
+    /// Its window of versions; 0 if it doesn't say.
+    pub(crate) window: u64,
+}
+
+impl Said {
+    pub(crate) fn of(hello: &Hello) -> Self {
+        Self { spoken: hello.spoken, window: hello.window }
+    }
+}
 
 /// What there is for one other node.
 pub(crate) struct Link {
@@ -17,8 +33,8 @@ pub(crate) struct Link {
     pub(crate) poke: Signal,
     /// It is no member any more, or is somewhere else.
     ended: AtomicBool,
-    /// What its program speaks, as it said when it called, while that connection lasts.
-    pub(crate) spoken: Mutex<Option<Spoken>>,
+    /// What it said of itself when it called, while that connection lasts.
+    pub(crate) said: Mutex<Option<Said>>,
     /// Which connection from it counts: the newest.
     pub(crate) newest: AtomicU64,
     /// Why it was not reached the last time it was called.
@@ -34,7 +50,7 @@ impl Link {
             outbox: Outbox::default(),
             poke: Signal::new(),
             ended: AtomicBool::new(false),
-            spoken: Mutex::default(),
+            said: Mutex::default(),
             newest: AtomicU64::new(0),
             failure: Mutex::default(),
         }
@@ -59,18 +75,18 @@ impl Link {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// It has called, by a program that speaks this; gives the number of that connection.
-    pub(crate) fn is_called(&self, program: Spoken) -> u64 {
-        let mut spoken = lock(&self.spoken);
-        *spoken = Some(program);
+    /// It has called, and said this of itself; gives the number of that connection.
+    pub(crate) fn is_called(&self, news: Said) -> u64 {
+        let mut said = lock(&self.said);
+        *said = Some(news);
         self.newest.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// The connection with this number has ended.
     pub(crate) fn is_lost(&self, number: u64) {
-        let mut spoken = lock(&self.spoken);
+        let mut said = lock(&self.said);
         if self.newest.load(Ordering::Acquire) == number {
-            *spoken = None;
+            *said = None;
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct PeerStatus {
     pub figures: Figures,
     /// What its program speaks, if it has called.
     pub spoken: Option<Spoken>,
+    /// For how many versions a transaction may read and commit there, if it has called and said so.
+    pub window: Option<u64>,
     /// Why there is no connection to it, if there is none and it was tried.
     pub failure: Option<String>,
 }
@@ -104,12 +106,16 @@ impl Mesh {
 
     /// What is known of the other nodes, in the order of their numbers.
     pub fn status(&self) -> Vec<PeerStatus> {
-        let status = |link: &Arc<Link>| PeerStatus {
-            node: link.node,
-            address: link.place(0),
-            figures: link.outbox.figures(),
-            spoken: *lock(&link.spoken),
-            failure: lock(&link.failure).clone(),
+        let status = |link: &Arc<Link>| {
+            let said = *lock(&link.said);
+            PeerStatus {
+                node: link.node,
+                address: link.place(0),
+                figures: link.outbox.figures(),
+                spoken: said.map(|said| said.spoken),
+                window: said.map(|said| said.window).filter(|window| *window > 0),
+                failure: lock(&link.failure).clone(),
+            }
         };
         self.shared.links().iter().map(status).collect()
     }
@@ -150,7 +156,7 @@ impl Peers for Mesh {
     }
 
     fn spoken(&self, node: NodeId) -> Option<Spoken> {
-        *lock(&self.shared.link(node)?.spoken)
+        lock(&self.shared.link(node)?.said).map(|said| said.spoken)
     }
 
     fn members(&self, members: &Arc<Members>) {

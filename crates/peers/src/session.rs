@@ -20,7 +20,7 @@
 
 use crate::failure::{PeerError, PeerResult};
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
-use crate::link::Link;
+use crate::link::{Link, Said};
 use crate::outbox::Item;
 use crate::packet::{self, Kind, Pieces};
 use crate::secret::LEN;
@@ -62,8 +62,8 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
         First::Left(Ok(Visit::Joins(address, spoken))) => {
             return join(&shared, talk, (&address, spoken)).await;
         }
-        First::Left(Ok(Visit::Member(link, spoken))) => {
-            let session = Session::new(shared.clone(), link.clone(), talk, spoken);
+        First::Left(Ok(Visit::Member(link, said))) => {
+            let session = Session::new(shared.clone(), link.clone(), talk, said);
             let number = session.number;
             let why = session.await;
             link.is_lost(number);
@@ -85,8 +85,8 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
 
 /// What a caller wants.
 enum Visit {
-    /// To send frames, by a program that speaks this.
-    Member(Arc<Link>, Spoken),
+    /// To send frames, having said this of itself.
+    Member(Arc<Link>, Said),
     /// To be taken in, at this address, with a program that speaks this.
     Joins(String, Spoken),
     /// To know how things stand here, which it was told.
@@ -124,7 +124,7 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> PeerResult<Visit> {
         Purpose::Forming => Visit::Asked,
         Purpose::Joining => Visit::Joins(hello.address.clone(), hello.spoken),
         Purpose::Frames if is_removed => Visit::Asked,
-        Purpose::Frames => Visit::Member(known(shared, &hello)?, hello.spoken),
+        Purpose::Frames => Visit::Member(known(shared, &hello)?, Said::of(&hello)),
     };
     let mut welcome = Welcome {
         version,
@@ -225,6 +225,7 @@ async fn call_back(shared: &Shared, address: &str) -> PeerResult<Talk> {
         nonce,
         address: shared.own_address(),
         addresses: String::new(),
+        window: shared.trust.window,
     };
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);
@@ -297,14 +298,14 @@ struct Session {
 }
 
 impl Session {
-    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk, spoken: Spoken) -> Self {
-        let number = link.is_called(spoken);
+    fn new(shared: Arc<Shared>, link: Arc<Link>, talk: Talk, said: Said) -> Self {
+        let number = link.is_called(said);
         // Whoever calls can be called.
         link.poke.notify();
         let tick = shared.env.sleep(TICK);
         let Talk { stream, input } = talk;
         let (output, pieces) = (Vec::new(), Pieces::default());
-        let takes_answers = spoken.newest >= packet::ANSWERS_SINCE;
+        let takes_answers = said.spoken.newest >= packet::ANSWERS_SINCE;
         Self { shared, link, stream, number, input, output, pieces, takes_answers, silent: 0, tick }
     }
 

@@ -189,6 +189,7 @@ impl Shared {
             nonce,
             address: self.own_address(),
             addresses: String::new(),
+            window: self.trust.window,
         }
     }
 }

@@ -15,6 +15,9 @@ pub struct Trust {
     pub in_the_clear: bool,
     /// The versions of the protocol that it offers.
     pub spoken: Spoken,
+    /// For how many versions a transaction may read and commit here, which others compare with
+    /// theirs; 0: that isn't said.
+    pub window: u64,
 }
 
 impl Trust {

@@ -277,6 +277,7 @@ fn hello(charter: &Charter) -> Hello {
         nonce: [1; 32],
         address: charter.members[1].address.clone(),
         addresses: String::new(),
+        window: 0,
     }
 }
 

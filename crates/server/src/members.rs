@@ -4,7 +4,8 @@
 //! The node itself knows who there is and how far they are; the connections between nodes know who
 //! answers. FoundationDB's tools look for both in the places that they have in its own documents.
 
-use plinth_peers::Mesh;
+use plinth_peers::{Mesh, PeerStatus};
+use plinth_types::version::VERSIONS_PER_SECOND;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -53,9 +54,10 @@ fn members(document: &Map<String, Value>, connected: &BTreeMap<u64, bool>) -> Ve
 
 /// Adds what is known of the others of the cluster.
 pub(crate) fn complete(document: &mut Map<String, Value>, mesh: &Mesh, protocol: &str) {
-    let connected =
-        mesh.status().into_iter().map(|peer| (peer.node, peer.figures.connected)).collect();
+    let status = mesh.status();
+    let connected = status.iter().map(|peer| (peer.node, peer.figures.connected)).collect();
     add(document, &connected, protocol);
+    tell_windows(document, &status);
 }
 
 fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, protocol: &str) {
@@ -134,6 +136,36 @@ fn tell_stalled(document: &mut Map<String, Value>, members: &[Member]) {
         });
         document["client"]["database_status"]["healthy"] = json!(false);
     }
+}
+
+/// Says whose window is another one than that of this node, if it leads: by its own it refuses
+/// commits, and each node reads by its own.
+fn tell_windows(document: &mut Map<String, Value>, peers: &[PeerStatus]) {
+    let Some(own) = document.get("cluster").and_then(|cluster| cluster.get("plinth")) else {
+        return;
+    };
+    let member = &own["member"];
+    let leads = member["leader"].is_u64() && member["leader"] == member["node"];
+    let Some(here) = own["window_seconds"].as_f64().filter(|_| leads) else { return };
+    let there = |peer: &PeerStatus| {
+        let seconds = peer.window? as f64 / VERSIONS_PER_SECOND as f64;
+        (seconds != here).then(|| format!("{} has {seconds} s", peer.address))
+    };
+    let others: Vec<_> = peers.iter().filter_map(there).collect();
+    if others.is_empty() {
+        return;
+    }
+    let description = format!(
+        "The servers of this cluster have different windows: the one that leads has {here} s, {}. How \
+         long a transaction may take depends on whom it meets: give all of them the same `window`, \
+         and start them again.",
+        others.join(", ")
+    );
+    let messages = document["cluster"]["messages"].as_array_mut();
+    messages.into_iter().for_each(|messages| {
+        messages.push(json!({ "name": "windows_differ", "description": description }));
+    });
+    document["client"]["database_status"]["healthy"] = json!(false);
 }
 
 /// How many copies of the rows can be reached, in FoundationDB's words. What is committed is on a
@@ -345,6 +377,40 @@ mod tests {
         add(&mut gone, &BTreeMap::from([(2, false), (3, true)]), "0fdb");
         let messages = gone["cluster"]["messages"].as_array();
         assert_eq!(messages.map(Vec::len), Some(1), "{messages:?}");
+    }
+
+    /// Nothing compared them, and how long a transaction might take depended on whom it met.
+    #[test]
+    fn whoever_leads_tells_whose_window_is_another_one() {
+        let peer = |node: u64, window: Option<u64>| PeerStatus {
+            node,
+            address: format!("10.0.0.{node}:4500"),
+            figures: plinth_peers::Figures::default(),
+            spoken: None,
+            window,
+            failure: None,
+        };
+        let told = |leader: u64, windows: [Option<u64>; 2]| {
+            let mut document = document(3);
+            document["cluster"]["plinth"]["member"]["leader"] = json!(leader);
+            document["cluster"]["plinth"]["window_seconds"] = json!(5.0);
+            document["client"]["database_status"] = json!({ "healthy": true });
+            tell_windows(&mut document, &[peer(2, windows[0]), peer(3, windows[1])]);
+            let messages = &document["cluster"]["messages"];
+            let is_told = messages[0]["name"] == "windows_differ";
+            assert_eq!(document["client"]["database_status"]["healthy"], !is_told);
+            assert_eq!(messages.as_array().map(Vec::len), Some(usize::from(is_told)));
+            messages[0]["description"].as_str().unwrap_or_default().to_owned()
+        };
+        let said = told(1, [Some(5_000_000), Some(2_500_000)]);
+        assert!(said.contains("leads has 5 s, 10.0.0.3:4500 has 2.5 s."), "{said}");
+        assert!(!said.contains("10.0.0.2"), "{said}");
+        let said = told(1, [Some(60_000_000), Some(1_000_000)]);
+        assert!(said.contains("10.0.0.2:4500 has 60 s, 10.0.0.3:4500 has 1 s"), "{said}");
+        assert_eq!(told(1, [Some(5_000_000), None]), "", "an older program doesn't say");
+        assert_eq!(told(2, [Some(1_000_000), None]), "", "the one that leads tells it");
+        let mut alone = Map::from_iter([("cluster".to_owned(), json!({ "plinth": {} }))]);
+        tell_windows(&mut alone, &[]);
     }
 
     /// Between two leaders nothing is answered either.

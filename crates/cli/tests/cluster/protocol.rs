@@ -1,9 +1,13 @@
-//! The protocol of a cluster's servers, where it can't rise.
+//! The protocol of a cluster's servers, where it can't rise; and what servers tell each other of
+//! how they are set.
 
 use super::common::scratch;
 use super::{Cluster, count, members, status_until};
 use plinth::Database;
+use plinth::cluster::Spoken;
+use plinth_env::{Env, block_on};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A server that was excluded, and not removed, is gone for good: the protocol of the servers stays
 /// where it is, and whoever looks at the status hears why, and what to do.
@@ -59,6 +63,39 @@ fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
     assert_eq!(protocol(&status), Some(1));
     assert!(shell("status").contains("protocol stays at version 1"), "{}", shell("status"));
     shell(&format!("exclude failed {gone}"));
-    let status = status_until(&db, |status| protocol(status) == Some(4));
+    let status = status_until(&db, |status| protocol(status) == Some(Spoken::THIS.newest.into()));
     assert_eq!(held(&status), None);
+}
+
+/// Nothing compared them, and how long a transaction might take depended on whom it met.
+#[test]
+fn servers_with_different_windows_are_named_by_the_one_that_leads() {
+    let place = scratch();
+    let window = |seconds: &str| ["--window", seconds].map(str::to_owned).to_vec();
+    let windows = ["5", "6", "7"];
+    let cluster = Cluster::form_with(place.path(), windows.map(window).to_vec());
+    let told = |status: &serde_json::Value| {
+        let messages = status["cluster"]["messages"].as_array().into_iter().flatten();
+        let mut told = messages.filter(|message| message["name"] == "windows_differ");
+        told.next().map(|message| message["description"].as_str().unwrap().to_owned())
+    };
+    let all_told = |told: &str| {
+        let named = |(at, address): (usize, &String)| {
+            let is_there = told.contains(&format!("{address} has {} s", windows[at]));
+            is_there || told.contains(&format!("leads has {} s", windows[at]))
+        };
+        cluster.addresses.iter().enumerate().all(named)
+    };
+    let mut last = None;
+    for _ in 0..600 {
+        // Each client keeps to one server, and the one that leads knows.
+        let db = Database::connect(&cluster.file).unwrap();
+        let status = block_on(db.status_json()).unwrap().parse().unwrap();
+        last = told(&status).or(last);
+        if last.as_deref().is_some_and(all_told) {
+            return;
+        }
+        block_on(Env::real().sleep(Duration::from_millis(20)));
+    }
+    panic!("{last:?}");
 }

@@ -77,6 +77,7 @@ async fn joining(shared: &Shared, address: &str) -> PeerResult<()> {
         nonce,
         address: wish.own.clone(),
         addresses: String::new(),
+        window: wish.trust.window,
     };
     let mut said = Vec::new();
     hello.encode(&mut said);
@@ -115,6 +116,7 @@ async fn ask(shared: &Shared, address: &str) -> PeerResult<Seen> {
         nonce,
         address: wish.own.clone(),
         addresses: shared.all.clone(),
+        window: wish.trust.window,
     };
     let mut said = Vec::new();
     hello.encode(&mut said);

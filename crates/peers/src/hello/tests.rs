@@ -15,6 +15,7 @@ fn hello() -> Hello {
         nonce: [6; LEN],
         address: "h:1".into(),
         addresses: "h:1,h:2".into(),
+        window: 0x0102_0304,
     }
 }
 
@@ -67,12 +68,19 @@ fn the_bytes_of_a_hello_and_a_welcome() {
         b"h:1",
         &[7, 0, 0, 0],
         b"h:1,h:2",
+        &[4, 3, 2, 1, 0, 0, 0, 0],
     ]
     .concat();
     assert_eq!(bytes[..8], *b"\x89PLNPR\r\n");
     assert_eq!(bytes[8..12], (content.len() as u32).to_le_bytes());
     assert_eq!(bytes[16..], content);
     assert_eq!(Hello::decode(&bytes), Ok(Some((hello(), bytes.len()))));
+    // A program of before says no window.
+    let older = encoded(|out| {
+        envelope::put(out, MAGIC, |out| out.extend_from_slice(&content[..content.len() - 8]))
+    });
+    let without = Hello { window: 0, ..hello() };
+    assert_eq!(Hello::decode(&older), Ok(Some((without, older.len()))));
 
     let bytes = encoded(|out| welcome().encode(out));
     let content =
