@@ -129,10 +129,10 @@ fn connections_leave_the_file_descriptors_that_commits_need() {
     let dir = place.path().join("data");
     let program = env!("CARGO_BIN_EXE_plinth");
     let line = "ulimit -n 64 && exec \"$0\" server --dir \"$1\" --listen 127.0.0.1:0";
-    let log = place.path().join("log");
     let mut shell = Command::new("sh");
-    shell.args(["-c", line, program]).arg(&dir).stderr(std::fs::File::create(&log).unwrap());
-    let server = Running::of(&mut shell);
+    shell.args(["-c", line, program]).arg(&dir).stderr(Stdio::piped());
+    let mut server = Running::of(&mut shell);
+    let log = server.child.stderr.take().unwrap();
     let db = Database::connect(server.cluster_file()).unwrap();
     let most = told(&db, "/cluster/plinth/server/connections_max");
     assert!((5.0..64.0).contains(&most), "{most}");
@@ -155,7 +155,7 @@ fn connections_leave_the_file_descriptors_that_commits_need() {
     good.end();
     assert_eq!(server.terminate(), Some(0));
     // Whoever looks for why finds two lines, not one for each of two hundred.
-    let said = std::fs::read_to_string(&log).unwrap();
+    let said = std::io::read_to_string(log).unwrap();
     for once in ["fewer connections at a time than wanted", "connections can't be accepted"] {
         assert_eq!(said.matches(once).count(), 1, "{once}: {said}");
     }

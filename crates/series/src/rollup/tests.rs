@@ -329,12 +329,12 @@ fn digests(buckets: &[Bucket], wanted: Wanted) -> Vec<plinth_promql::Digest> {
     buckets.iter().flat_map(of).flatten().collect()
 }
 
-/// What digests of a window come to, by the bits of its ends, since NaN is not equal to itself; and
-/// its falls, of which those of both zeros are the same.
-fn ends(
-    digests: &[plinth_promql::Digest],
-    window: (i64, i64),
-) -> Option<(u64, [(i64, u64); 2], f64, bool)> {
+/// How many points a window has, the bits of its ends, since NaN is not equal to itself, its falls,
+/// of which those of both zeros are the same, and whether it is ended.
+type Ends = (u64, [(i64, u64); 2], f64, bool);
+
+/// What digests of a window come to.
+fn ends(digests: &[plinth_promql::Digest], window: (i64, i64)) -> Option<Ends> {
     let is_in = |one: &&plinth_promql::Digest| window.0 <= one.first.0 && one.last.0 <= window.1;
     let mut all = digests.iter().filter(is_in).copied();
     let mut sum = all.next()?;
