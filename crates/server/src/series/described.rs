@@ -94,4 +94,17 @@ mod tests {
         );
         assert_eq!(known.answer(&[b"metric=none"], None), r#"{"data":{},"status":"success"}"#);
     }
+
+    #[test]
+    fn what_a_sender_has_said_of_a_metric_stays() {
+        let known = Described::default();
+        let theirs = metadata("process_cpu_seconds_total".to_owned());
+        known.take(vec![theirs.clone()]);
+        let ours =
+            |metric: &str| Metadata { help: "ours".to_owned(), ..metadata(metric.to_owned()) };
+        known.take_own(vec![ours(&theirs.metric), ours("plinth_available")]);
+        let told = |metric: &str| known.answer(&[format!("metric={metric}").as_bytes()], None);
+        assert!(told(&theirs.metric).contains(r#""help":"h""#));
+        assert!(told("plinth_available").contains(r#""help":"ours""#));
+    }
 }

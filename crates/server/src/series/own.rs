@@ -84,12 +84,12 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
                 server: server.clone(),
                 series: BTreeMap::new(),
             });
-        let text = figures.text();
-        hub.described.take_own(described(&text));
         // What fails is tried again with the next values.
-        let result = ours.take(&text, nanos(now)).await;
+        let result = ours.take(&figures.text(), nanos(now)).await;
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
             cleaned = hub.env.now();
+            // Some metrics come to be only when there is something to count.
+            hub.described.take_own(described(&figures.text()));
             // Whoever owns the series does that, for all servers.
             if let Ok(owned) = hub.slot.own()
                 && let Ok(now) = keep::time(&hub, &owned.store).await
