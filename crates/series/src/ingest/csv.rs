@@ -13,7 +13,7 @@ use super::names::Row;
 use super::number::{self, Recent};
 use crate::cell::Cell;
 use crate::event;
-use crate::time::{FORMS, parse_moment, unit_of_our_days};
+use crate::time::{FORMS, by_size, parse_moment, unit_of_our_days};
 use crate::value::Value;
 use std::borrow::Cow;
 
@@ -91,10 +91,6 @@ impl Parser {
     }
 }
 
-/// Nanoseconds, written without a unit, are at least so far away from 1970: nearer ones would be
-/// seconds, milliseconds or microseconds, and a whole file would come to lie in 1970.
-const BARE: u64 = 100_000_000_000_000_000;
-
 /// A time, in any of the ways in which people write one. Digits alone are a moment of our days in
 /// the unit that their size says, or nanoseconds if they are many: of all others nobody knows the
 /// unit, and of a file that has them some would come to lie in one century and some in another.
@@ -102,7 +98,7 @@ fn time(text: &[u8], now: i64) -> Result<i64, number::Wrong> {
     let unsigned = text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text);
     if unsigned.iter().all(u8::is_ascii_digit) {
         let number = number::time(text)?;
-        if number.unsigned_abs() >= BARE {
+        if by_size(number.into()) == 1 {
             return Ok(number);
         }
         let unit = unit_of_our_days(number.into()).ok_or(number::Wrong::Unit)?;
