@@ -46,7 +46,8 @@ pub const FORMS: &str = "20260101T120000, 2026-01-01T12:00:00Z, 2026-01-01, now-
 /// where it means anything. It may be: what [`parse_iso`] reads; RFC 3339, or a part of that
 /// ([`instant`]); `now`, with a span such as `-1h30m` behind it; seconds since 1970 with a point in
 /// them; a whole number with `s`, `ms`, `us` or `ns` behind it; or digits alone, whose unit their
-/// size says ([`by_size`]).
+/// size says: seconds, milliseconds, microseconds or nanoseconds, the largest of which they are a
+/// time before the year 5138.
 pub fn parse_moment(text: &str, now: Option<i64>) -> Option<i64> {
     if let Some(span) = text.strip_prefix("now") {
         return match span.split_at_checked(1) {
