@@ -8,17 +8,22 @@
 //! says why when it can't run on this machine. Those that any database will do for run a second
 //! time, against a server; what depends on the engine once more with `ssd`. Last come, by the same
 //! rules, the suite of the alert rules, that of backups to an object store, the console's, in a
-//! browser, the examples, packages, and that of programs which send time series and read them.
+//! browser, the examples, packages, and that of programs which send time series and read them. Two
+//! suites run at a time; each line that one prints begins with its name.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as
-//! one failed test, so that the sum never looks better than the run was. The last lines name the
-//! tests that failed and where.
+//! one failed test, so that the sum never looks better than the run was. The last lines say how long
+//! each command took, and name the tests that failed and where.
+
+mod lanes;
 
 use crate::{Result, cargo};
+use lanes::Job;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// By which a binding suite says that it can't run here.
 const SKIPPED_STATUS: i32 = 77;
@@ -88,6 +93,10 @@ struct Tally {
     failures: Vec<String>,
     /// Where the panic of a test that failed was; its message is the next line.
     panicked: Option<String>,
+    /// How long each command took.
+    took: Vec<(String, Duration)>,
+    /// When cargo announced the first tests: everything is built by then.
+    announced_after: Option<Duration>,
 }
 
 impl Tally {
@@ -138,6 +147,13 @@ impl Tally {
         }
     }
 
+    /// Takes in what another one has counted.
+    fn add(&mut self, other: Self) {
+        self.suites.extend(other.suites);
+        self.failures.extend(other.failures);
+        self.took.extend(other.took);
+    }
+
     fn sum(&self) -> Counts {
         let mut sum = Counts::default();
         self.suites.iter().for_each(|(_, counts)| sum.add(*counts));
@@ -149,6 +165,10 @@ impl Tally {
         for (name, counts) in self.suites.iter().filter(|(_, counts)| *counts != Counts::default())
         {
             println!("  {name}: {counts}");
+        }
+        println!("took:");
+        for (name, time) in &self.took {
+            println!("  {:5.0} s  {name}", time.as_secs_f64());
         }
         if !self.failures.is_empty() {
             println!("what failed:");
@@ -169,41 +189,54 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
     command
         .args(["test", "--workspace", "--all-features", "--profile", "checked", "--no-fail-fast"])
         .args(&filters);
-    watch(&mut tally, "cargo test", command)?;
+    watch(&mut tally, "cargo test", "", command)?;
+    if let Some(built) = tally.announced_after {
+        tally.took.insert(0, ("cargo test, until all was built".into(), built));
+    }
     if filters.is_empty() {
-        for name in suites()? {
-            run_suite(&mut tally, &name, &skips, false)?;
-            if ON_A_SERVER.contains(&name.as_str()) {
-                run_suite(&mut tally, &name, &skips, true)?;
-            }
-        }
-        for (name, only, settings) in WITH_SSD {
-            for (target, place) in [("new", "in a directory"), ("server", "on a server")] {
-                let label = format!("bindings/{name}, ssd {place}");
-                let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
-                command.arg(only).env("PLINTH_TARGET", target).env("PLINTH_ENGINE", "ssd");
-                command.envs(settings.iter().copied());
-                run_program(&mut tally, name, &label, command, &skips)?;
-            }
-        }
-        for (name, only, settings) in ON_A_CLUSTER {
-            let label = format!("bindings/{name}, on a cluster");
-            let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
-            command.args(only).env("PLINTH_TARGET", "cluster").envs(settings.iter().copied());
-            run_program(&mut tally, name, &label, command, &skips)?;
-        }
-        for name in ["alerts", "backup", "console", "examples", "packages", "sources"] {
-            run_program(
-                &mut tally,
-                name,
-                name,
-                Command::new(Path::new("tests").join(name).join("run")),
-                &skips,
-            )?;
+        let ran = lanes::run(jobs()?, |job| {
+            let mut tally = Tally::default();
+            run_job(&mut tally, job, &skips).map(|()| tally)
+        });
+        for suite in ran {
+            tally.add(suite?);
         }
     }
     tally.print();
     Ok(tally.sum().failed == 0)
+}
+
+/// The suites that aren't cargo's. Those that have to wait for each other begin first.
+fn jobs() -> Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for name in ["packages", "sources", "console", "alerts", "backup", "examples"] {
+        let command = Command::new(Path::new("tests").join(name).join("run"));
+        jobs.push(Job { name: name.into(), label: name.into(), command });
+    }
+    let binding = |name: &str| Command::new(Path::new("tests/bindings").join(name).join("run"));
+    for name in suites()? {
+        let label = format!("bindings/{name}");
+        jobs.push(Job { name: name.clone(), label, command: binding(&name) });
+        if ON_A_SERVER.contains(&name.as_str()) {
+            let (label, mut command) = (format!("bindings/{name}, on a server"), binding(&name));
+            command.env("PLINTH_TARGET", "server");
+            jobs.push(Job { name, label, command });
+        }
+    }
+    for (name, only, settings) in WITH_SSD {
+        for (target, place) in [("new", "in a directory"), ("server", "on a server")] {
+            let (label, mut command) = (format!("bindings/{name}, ssd {place}"), binding(name));
+            command.arg(only).env("PLINTH_TARGET", target).env("PLINTH_ENGINE", "ssd");
+            command.envs(settings.iter().copied());
+            jobs.push(Job { name: name.into(), label, command });
+        }
+    }
+    for (name, only, settings) in ON_A_CLUSTER {
+        let (label, mut command) = (format!("bindings/{name}, on a cluster"), binding(name));
+        command.args(only).env("PLINTH_TARGET", "cluster").envs(settings.iter().copied());
+        jobs.push(Job { name: name.into(), label, command });
+    }
+    Ok(jobs)
 }
 
 /// What the command line asks for.
@@ -246,28 +279,9 @@ fn suites() -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn run_suite(
-    tally: &mut Tally,
-    name: &str,
-    skips: &[(&str, &str)],
-    on_a_server: bool,
-) -> Result<()> {
-    let label = format!("bindings/{name}{}", if on_a_server { ", on a server" } else { "" });
-    let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
-    if on_a_server {
-        command.env("PLINTH_TARGET", "server");
-    }
-    run_program(tally, name, &label, command, skips)
-}
-
-/// Runs a suite, unless its name is among the skips, and counts it under `label`.
-fn run_program(
-    tally: &mut Tally,
-    name: &str,
-    label: &str,
-    command: Command,
-    skips: &[(&str, &str)],
-) -> Result<()> {
+/// Runs a suite, unless its name is among the skips, and counts it under its label.
+fn run_job(tally: &mut Tally, job: Job, skips: &[(&str, &str)]) -> Result<()> {
+    let Job { name, label, command } = job;
     let skipped = Counts { skipped: 1, ..Counts::default() };
     if let Some((_, reason)) = skips.iter().find(|(skip, _)| *skip == name) {
         tally.suites.push((format!("{label}, left out: {reason}"), skipped));
@@ -275,9 +289,8 @@ fn run_program(
     }
     // A suite may count several times, once for each version of a package: all of them have its
     // name.
-    let before = tally.suites.len();
-    let (status, last) = watch(tally, label, command)?;
-    for (suite, _) in &mut tally.suites[before..] {
+    let (status, last) = watch(tally, &label, &format!("{label}: "), command)?;
+    for (suite, _) in &mut tally.suites {
         label.clone_into(suite);
     }
     if status == Some(SKIPPED_STATUS) {
@@ -286,10 +299,17 @@ fn run_program(
     Ok(())
 }
 
-/// Runs a command, passing on and counting what it prints; gives back its status and its last line.
-fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<i32>, String)> {
+/// Runs a command, passing on and counting what it prints, each line behind `prefix`; gives back
+/// its status and its last line.
+fn watch(
+    tally: &mut Tally,
+    name: &str,
+    prefix: &str,
+    mut command: Command,
+) -> Result<(Option<i32>, String)> {
     let failed = |e: std::io::Error| format!("run {name}: {e}");
     let before = tally.suites.len();
+    let began = Instant::now();
     cargo::forget_package(&mut command);
     // One pipe for both outputs: cargo names a suite on one of them and its results come on the
     // other.
@@ -300,10 +320,14 @@ fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<
     let mut last = String::new();
     for line in BufReader::new(reader).split(b'\n') {
         let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
-        println!("{line}");
+        println!("{prefix}{line}");
+        if announced(&line).is_some() {
+            tally.announced_after.get_or_insert_with(|| began.elapsed());
+        }
         tally.read(&line);
         last = line;
     }
+    tally.took.push((name.to_string(), began.elapsed()));
     let status = child.wait().map_err(failed)?;
     tally.ended(name, status.success() || status.code() == Some(SKIPPED_STATUS), before);
     Ok((status.code(), last))
@@ -434,13 +458,13 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         };
         let mut tally = Tally::default();
         let passing = shell("echo 'test result: ok. 4 passed; 0 failed; 0 ignored'; echo last >&2");
-        assert_eq!(watch(&mut tally, "passing", passing), Ok((Some(0), "last".to_string())));
+        assert_eq!(watch(&mut tally, "passing", "", passing), Ok((Some(0), "last".to_string())));
         assert_eq!(
-            watch(&mut tally, "skipped", shell("echo no python; exit 77")),
+            watch(&mut tally, "skipped", "", shell("echo no python; exit 77")),
             Ok((Some(77), "no python".into()))
         );
         assert_eq!(tally.sum(), Counts { passed: 4, failed: 0, skipped: 0 });
-        assert_eq!(watch(&mut tally, "killed", shell("kill -9 $$")), Ok((None, String::new())));
+        assert_eq!(watch(&mut tally, "killed", "", shell("kill -9 $$")), Ok((None, String::new())));
         assert_eq!(tally.sum(), Counts { passed: 4, failed: 1, skipped: 0 });
     }
 
