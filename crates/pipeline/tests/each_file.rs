@@ -53,13 +53,21 @@ fn rows_in(moment: u8, part: u8) -> u8 {
     }
 }
 
-fn live(engine: EngineKind, seed: u64) -> Lived {
+/// How a database ended last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Closed,
+    /// By a kill, a second after its last commit: by then all of them are noted as durable.
+    Killed,
+}
+
+fn live(engine: EngineKind, seed: u64, end: End) -> Lived {
     let simulation = Simulation::new(seed);
-    let machine = simulation.process("node");
+    let mut machine = simulation.process("node");
     let mut rows = Rows::new();
     let mut moments = Vec::new();
     for moment in 0u8..3 {
-        simulation.run_until(async {
+        let killed = simulation.run_until(async {
             let node =
                 Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
             for part in 0u8..2 {
@@ -76,8 +84,18 @@ fn live(engine: EngineKind, seed: u64) -> Lived {
                     node.node().checkpoint().await.unwrap();
                 }
             }
+            if moment == 2 && end == End::Killed {
+                machine.sleep(Duration::from_secs(1)).await;
+                return Some(node);
+            }
             node.node().close().await.unwrap();
+            None
         });
+        if let Some(node) = killed {
+            simulation.kill(&machine);
+            drop(node);
+            machine = simulation.restart(&machine);
+        }
         moments.push(contents(&simulation, &machine, DIR));
     }
     let now = moments.pop().unwrap();
@@ -167,7 +185,7 @@ fn other_course(engine: EngineKind, ours: &Lived, moment: usize, openings: u8) -
 /// The whole log of another moment: each of its checksums holds, and it is refused all the same
 /// unless it has all that the engine's files have.
 fn try_other_logs(engine: EngineKind) {
-    let ours = live(engine, 1);
+    let ours = live(engine, 1, End::Closed);
     let Lived { simulation, machine, earlier, now, .. } = &ours;
     // The engine's files of now have what was there at moment 1, and more than at moment 0.
     let foreign = [
@@ -261,20 +279,30 @@ fn try_each_file(
     (opened, refused)
 }
 
-fn try_alone(engine: EngineKind) {
-    let (ours, other) = (live(engine, 1), live(engine, 2));
+fn try_alone(engine: EngineKind, end: End) {
+    let (ours, other) = (live(engine, 1, end), live(engine, 2, end));
     let (opened, refused) = try_each_file(&ours, &other.now, engine, rows_of);
     assert!(opened > 20 && refused > 30, "{opened} opened, {refused} refused");
 }
 
 #[test]
 fn a_file_of_the_engine_memory_is_not_missed_or_is_named() {
-    try_alone(EngineKind::Memory);
+    try_alone(EngineKind::Memory, End::Closed);
 }
 
 #[test]
 fn a_file_of_the_engine_ssd_is_not_missed_or_is_named() {
-    try_alone(EngineKind::Ssd);
+    try_alone(EngineKind::Ssd, End::Closed);
+}
+
+#[test]
+fn a_file_of_the_engine_memory_after_a_kill_is_not_missed_or_is_named() {
+    try_alone(EngineKind::Memory, End::Killed);
+}
+
+#[test]
+fn a_file_of_the_engine_ssd_after_a_kill_is_not_missed_or_is_named() {
+    try_alone(EngineKind::Ssd, End::Killed);
 }
 
 /// Nobody can be reached.
