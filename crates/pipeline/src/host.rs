@@ -248,6 +248,7 @@ impl Inner {
     /// Gets what was missed before it was opened, then rows whenever they are needed, until the
     /// member closes or fails.
     async fn run(self: Arc<Self>) {
+        let _watched = Watched(self.clone());
         self.come_back().await;
         while !self.health.is_over() {
             let node = self.node();
@@ -278,6 +279,7 @@ impl Inner {
 
     async fn catch_up(&self, node: Arc<Node>, needed: EntryId) {
         probe!("pipeline: a member needs rows");
+        assert!(!planted!("the task that catches up panics"), "planted");
         self.progress.begin(Stage::Rows, self.env.now());
         let (us, last) = node
             .participant()
@@ -312,9 +314,9 @@ impl Inner {
             health: &self.health,
         };
         let mut last_trouble = None;
-        loop {
+        for round in 0.. {
             for source in sources(node) {
-                match taker.take_from(source, needed).await {
+                match taker.take_from(source, needed, round).await {
                     Ok(taken) => return taken,
                     Err(error) => {
                         self.progress.change(|now| {
@@ -331,9 +333,10 @@ impl Inner {
             }
             race(self.health.until_over(), self.env.sleep(PAUSE)).await;
             if self.health.is_over() || node.is_over() {
-                return None;
+                break;
             }
         }
+        None
     }
 
     /// Puts the new state in the place of the old one.
@@ -346,13 +349,17 @@ impl Inner {
             return Err(NodeError::Internal("a member that was closed left nothing".into()));
         };
         let begin = left.terms.begins_behind();
-        if begin.index > at.index || left.terms.has(EntryId { index: at.index, term: at.term }) {
+        let given = if begin.index > at.index
+            || left.terms.has(EntryId { index: at.index, term: at.term })
+        {
             probe!("pipeline: entries came before the rows were put in place");
             let _ = import.abandon().await;
+            0
         } else {
             import.promise(left.promised);
             import.put_in_place().await?;
-        }
+            at.version
+        };
         let links = (self.peers.clone(), self.progress.clone());
         let opened =
             Node::open_member_again(&self.env, (&self.dir, lock), self.config.clone(), links);
@@ -363,7 +370,9 @@ impl Inner {
             now.note_move(now.node, &here);
         }
         let newest = opened.replica.newest();
-        assert!(newest >= node.replica.newest(), "a member goes back to version {newest}");
+        // Where entries came after all it waits for them again: what it was told last of how many
+        // are committed may be in no record.
+        assert!(newest >= given, "a member with rows of version {given} has those of {newest}");
         *self.seat.write().unwrap_or_else(PoisonError::into_inner) = opened.endpoint();
         Ok(())
     }
@@ -443,6 +452,19 @@ impl Inner {
             }
         };
         NodeError::Behind(Some(format!("{what}: others of its cluster answer").into()))
+    }
+}
+
+/// A task that panics has left its work undone: the member takes no part any more, and says so,
+/// instead of being closed for ever and well.
+struct Watched(Arc<Inner>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let detail = "the task that catches up with others panicked; this node takes no part";
+            self.0.health.fail(NodeError::Internal(detail.into()));
+        }
     }
 }
 

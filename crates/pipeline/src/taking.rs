@@ -25,8 +25,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What doesn't come within this time is asked for again.
+/// What doesn't come within this time is asked for again: at first, and at most. It is twice as long
+/// as the last chunk took to come, since one that is on a slow way would only be sent twice; before
+/// the first it is twice as long in each round in which nobody gave anything.
 const PATIENCE: Duration = Duration::from_millis(500);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 /// Asked for so many times in vain, and somebody else is asked.
 const TIMES: u32 = 6;
 /// How often others are told from where on entries will be needed.
@@ -109,15 +112,62 @@ struct Transfer {
     import: Option<Import>,
     told: Duration,
     held: Duration,
+    wait: Wait,
+}
+
+/// How long is waited for the next chunk.
+struct Wait {
+    /// When one came last, or the first was asked for.
+    heard: Duration,
+    /// Since when it is waited.
+    since: Duration,
+    patience: Duration,
+    /// How often it was too long, one behind the other.
+    silent: u32,
+}
+
+impl Wait {
+    fn new(now: Duration, round: u32) -> Self {
+        let patience = PATIENCE.saturating_mul(1 << round.min(8)).min(LONGEST_PATIENCE);
+        Self { heard: now, since: now, patience, silent: 0 }
+    }
+
+    /// A chunk has come, whether or not it is of use: whoever sends is there.
+    fn hear(&mut self, now: Duration) {
+        let took = now.saturating_sub(self.heard);
+        let patience = (2 * took).clamp(PATIENCE, LONGEST_PATIENCE);
+        *self = Self { heard: now, since: now, patience, silent: 0 };
+    }
+
+    /// What is left of it: no more than the shortest, since something else may end it.
+    fn left(&self, now: Duration) -> Duration {
+        (self.since + self.patience).saturating_sub(now).min(PATIENCE)
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        now >= self.since + self.patience
+    }
+
+    /// It was too long. Whether it is worth asking again.
+    fn miss(&mut self, now: Duration) -> bool {
+        self.silent += 1;
+        self.since = now;
+        self.silent <= TIMES
+    }
 }
 
 impl Taker<'_> {
-    /// Takes all rows from this node. `None` if they are not needed any more: entries came after
+    /// Takes all rows from this node, in this round of asking all. `None` if they are not needed any more: entries came after
     /// all, or the node closes.
     ///
     /// # Errors
     /// Why that node gives none, or they couldn't be kept. Nothing is left of them then.
-    pub async fn take_from(&self, source: NodeId, needed: EntryId) -> NodeResult<Option<Import>> {
+    pub async fn take_from(
+        &self,
+        source: NodeId,
+        needed: EntryId,
+        round: u32,
+    ) -> NodeResult<Option<Import>> {
         self.arrivals.clear();
         let now = self.env.now();
         let mut transfer = Transfer {
@@ -131,6 +181,7 @@ impl Taker<'_> {
             import: None,
             told: now,
             held: now,
+            wait: Wait::new(now, round),
         };
         let taken = self.take_all(&mut transfer).await;
         match (taken, transfer.import) {
@@ -149,39 +200,36 @@ impl Taker<'_> {
     /// Whether all rows were taken.
     async fn take_all(&self, transfer: &mut Transfer) -> NodeResult<bool> {
         self.ask(transfer, ParcelKind::Ask);
-        let mut silent = 0;
-        let mut asked = self.env.now();
         while *transfer.key < *SYSTEM_END {
-            let patience = (asked + PATIENCE).saturating_sub(self.env.now());
-            let parcel = self.arrivals.within(self.env, patience).await;
+            let left = transfer.wait.left(self.env.now());
+            let parcel = self.arrivals.within(self.env, left).await;
             if self.health.is_over() || self.node.is_over() || self.is_needless() {
                 return Ok(false);
             }
             self.hold(transfer);
+            let now = self.env.now();
             match parcel
                 .filter(|parcel| (parcel.transfer, parcel.from) == (transfer.id, transfer.source))
             {
                 // What others say is no news of this one.
-                None if self.env.now() < asked + PATIENCE => {}
+                None if !transfer.wait.is_over(now) => {}
+                None if transfer.wait.miss(now) => self.ask(transfer, ParcelKind::AskAgain),
                 None => {
-                    silent += 1;
-                    asked = self.env.now();
-                    if silent > TIMES {
-                        probe!("pipeline: who sent rows sends no more");
-                        let detail = format!("node {} sends no more rows", transfer.source);
-                        return Err(NodeError::Silent(detail.into()));
-                    }
-                    self.ask(transfer, ParcelKind::AskAgain);
+                    probe!("pipeline: who sent rows sends no more");
+                    let detail = format!("node {} sends no more rows", transfer.source);
+                    return Err(NodeError::Silent(detail.into()));
                 }
                 Some(parcel) if parcel.kind == ParcelKind::Chunk => {
+                    transfer.wait.hear(now);
                     if transfer.may_use(parcel.number) {
                         transfer.ahead.insert(parcel.number, parcel);
                     }
                     assert!(transfer.ahead.len() as u64 <= WINDOW, "chunks nobody asked for");
                     while let Some(next) = transfer.ahead.remove(&transfer.taken) {
-                        silent = 0;
                         self.keep(transfer, &next).await?;
-                        asked = self.env.now();
+                        // The disk's time is not theirs.
+                        (transfer.wait.heard, transfer.wait.since) =
+                            (self.env.now(), self.env.now());
                         self.ask(transfer, ParcelKind::Ask);
                     }
                 }

@@ -8,6 +8,7 @@ mod machines;
 
 use machines::{DIR, Machines};
 use plinth_client::Endpoint;
+use plinth_env::Open;
 use plinth_env::simulated::CallKind;
 use plinth_pipeline::{EngineKind, NodeConfig, SsdSettings};
 use plinth_replication::{Parcel, ParcelKind};
@@ -351,5 +352,85 @@ fn links_that_lose_a_third_of_everything_only_make_it_slower() {
             machines.lose(0);
             await_equal(&machines, behind, &format!("{engine:?}, seed {seed}"));
         }
+    }
+}
+
+/// Chunks that took longer than it was waited for were sent again and again, and those that came
+/// twice were no sign of life: rows never came over a slow link.
+#[test]
+fn rows_come_over_a_link_that_is_slower_than_anybody_waits() {
+    for engine in ENGINES {
+        for (seed, chunk) in [(40, 700), (41, 1_500), (42, 6_000)] {
+            let (machines, _, behind) = with_one_behind(seed, engine);
+            machines.narrow(behind, Duration::from_millis(chunk) / 1_500);
+            let mut left = 600;
+            while machines.host(behind).is_catching_up() {
+                left -= 1;
+                assert!(left > 0, "{engine:?}, {chunk} ms for a chunk: it doesn't get its rows");
+                machines.sim.run_for(Duration::from_secs(1));
+            }
+            machines.narrow(behind, Duration::ZERO);
+            await_equal(&machines, behind, &format!("{engine:?}, {chunk} ms for a chunk"));
+        }
+    }
+}
+
+/// The leader can't read what a member lacks: it was sent nothing, and told nothing, for ever.
+#[test]
+fn a_member_whose_entries_can_be_read_no_more_takes_rows() {
+    for engine in ENGINES {
+        let mut whole = config(engine);
+        (whole.follower_log_bytes, whole.log.tail_bytes) = (8_000_000, 1);
+        let mut machines = Machines::new(50, 3, whole);
+        let leader = machines.await_leader(|_| true);
+        fill(&machines, leader, 0, 20);
+        let behind = (leader + 1) % 3;
+        machines.crash(behind);
+        fill(&machines, leader, 100, 80);
+        let files = machines.envs[leader].files();
+        let log = Path::new("/db/gen-1/log");
+        machines.sim.run_until(async {
+            let mut names = files.list(log).await.expect("a list");
+            names.retain(|name| name.starts_with("segment-"));
+            names.sort();
+            assert!(names.len() > 4, "{engine:?}: {names:?}");
+            let middle = log.join(&names[names.len() / 2]);
+            let mut bytes = files.read(&middle).await.expect("a segment");
+            let at = bytes.len() / 2;
+            bytes[at] ^= 1;
+            let file = files.open(&middle, Open::Write).await.expect("a segment");
+            file.write_all_at(at as u64, &bytes[at..=at]).await.expect("a bit");
+        });
+        machines.open(behind).expect("it opens");
+        await_equal(&machines, behind, &format!("{engine:?}"));
+        assert_ne!(generation(&machines, behind), "gen-1", "{engine:?}: by rows");
+        let third = 3 - leader - behind;
+        machines.crash(third);
+        machines.set(leader, "more", "1").expect("the two are a majority");
+    }
+}
+
+/// What is kept for others was counted from each start on: a member that was started often let go
+/// of nothing.
+#[test]
+fn a_member_that_is_started_often_keeps_no_more_for_others() {
+    for engine in ENGINES {
+        let follower_log_bytes = 40_000;
+        let often = NodeConfig { follower_log_bytes, ..config(engine) };
+        let mut machines = Machines::new(55, 3, often);
+        let leader = machines.await_leader(|_| true);
+        let at = (leader + 1) % 3;
+        for round in 0..40 {
+            fill(&machines, leader, 100 * round, 40);
+            // For a checkpoint, which needs the log until then.
+            machines.sim.run_for(Duration::from_secs(2));
+            machines.crash(at);
+            machines.open(at).expect("it opens");
+            await_equal(&machines, at, &format!("{engine:?}, start {round}"));
+        }
+        let segments = machines.files(at).into_iter();
+        let segments = segments.filter(|(path, _)| path.to_string_lossy().contains("segment-"));
+        let kept: u64 = segments.map(|(_, bytes)| bytes.len() as u64).sum();
+        assert!(kept < 4 * follower_log_bytes, "{engine:?}: {kept} bytes are kept");
     }
 }

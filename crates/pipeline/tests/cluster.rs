@@ -368,6 +368,29 @@ fn a_leader_whose_disk_stalls_or_fails_gives_way() {
     }
 }
 
+/// With three disks that are slower than the timeout of an election nobody led for good, though any
+/// of them could have: answers to heartbeats waited for what was to be synced.
+#[test]
+fn a_leader_stays_where_all_disks_are_as_slow() {
+    for seed in 0..6 {
+        let (machines, leader) = formed(seed, 3);
+        let mut plan = FaultPlan::default();
+        let slow = Duration::from_millis(700 + 100 * (seed % 3));
+        (plan.sync.latency_min, plan.sync.latency_max) = (slow, slow + slow / 4);
+        machines.envs.iter().for_each(|env| machines.sim.set_faults(env, plan.clone()));
+        let mut changes = 0;
+        let mut leads = leader;
+        for n in 0..40 {
+            let now = machines.await_leader(|_| true);
+            changes += u32::from(now != leads);
+            leads = now;
+            // Its fate is unknown where a leader gives way all the same.
+            let _ = machines.set(leads, "key", &n.to_string());
+        }
+        assert_eq!(changes, 0, "seed {seed}");
+    }
+}
+
 /// A member's sync failed, and whoever noticed first that its log was closed said that its own work
 /// was left undone: a bug to be reported, where a disk was broken.
 #[test]

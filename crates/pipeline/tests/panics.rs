@@ -6,9 +6,11 @@
 #![cfg(feature = "planted-bugs")]
 
 mod common;
+mod machines;
 
 use common::world::World;
 use common::*;
+use machines::Machines;
 use plinth_client::ReadVersionRequest;
 use plinth_env::simulated::Unsynced;
 use plinth_pipeline::{EngineKind, NodeConfig};
@@ -87,4 +89,23 @@ fn whoever_waits_is_answered_when_a_task_of_the_node_ends() {
             (0..4).for_each(|seed| trial(place, engine, seed));
         }
     }
+}
+
+/// The task that catches up panicked, and the member was closed for ever, and well.
+#[test]
+fn a_member_that_can_catch_up_no_more_says_so() {
+    // A new node takes rows where the log is longer than an eighth of this.
+    let config = NodeConfig { follower_log_bytes: 80_000, ..NodeConfig::default() };
+    let mut machines = Machines::new(58, 3, config);
+    let leader = machines.await_leader(|_| true);
+    for n in 0..60 {
+        machines.set(leader, &format!("key{n}"), &format!("{n:->300}")).unwrap();
+    }
+    machines.sim.tolerate_panics(true);
+    plant(Some("the task that catches up panics"));
+    let new = machines.join(leader, "10.0.0.9:4500").unwrap();
+    machines.sim.run_for(Duration::from_secs(3));
+    plant(None);
+    let failure = machines.host(new).failure().map(Error::from);
+    assert_eq!(failure, Some(Error::internal_error()));
 }

@@ -18,13 +18,14 @@
 //! 0.7.0, by commit 2fbeee5), from where entries would be sent that are known to be there: it is
 //! lifted again. What would make it panic is refused before it gets there.
 
+mod elections;
 mod heard;
 mod planted;
+mod rows;
 mod sums;
 
 use crate::failure::{ReplicationError, ReplicationResult};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::PoisonError;
 
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState};
 use raft::{RawNode, StateRole};
@@ -37,6 +38,7 @@ use crate::raft_message::{from_raft, to_raft};
 use crate::spoken::Spoken;
 use crate::stand::{Role, Stand};
 use crate::terms::{EntryId, Store, Terms};
+use elections::InVain;
 use heard::Heard;
 use sums::Sums;
 
@@ -184,6 +186,7 @@ pub struct Core {
     /// The rest of an append, behind a change of members that is to take effect first: while there
     /// is work to do of what arrived.
     rest: Option<Message>,
+    in_vain: InVain,
 }
 
 impl Core {
@@ -230,7 +233,7 @@ impl Core {
             election_tick: config.election_ticks,
             heartbeat_tick: config.heartbeat_ticks,
             min_election_tick: config.election_ticks,
-            max_election_tick: 2 * config.election_ticks,
+            max_election_tick: 2 * config.election_ticks * elections::MOST_TIMES,
             applied: commit,
             // In bytes: no entry without a body has fewer than these. One is sent in any case.
             max_size_per_msg: (config.message_entries.min(MAX_ENTRIES) as u64 - 1) * 4,
@@ -257,6 +260,7 @@ impl Core {
             answers: Vec::new(),
             lacks: Lacks { known_besides: begin.index, ..Lacks::default() },
             rest: None,
+            in_vain: InVain::default(),
         };
         core.guard();
         Ok(core)
@@ -321,34 +325,6 @@ impl Core {
     /// The terms of the log, as of the work that was taken last.
     pub fn terms(&self) -> &Terms {
         &self.node.store().terms
-    }
-
-    /// Time passes.
-    pub fn tick(&mut self) {
-        if self.would_lead_unsynced() && self.node.raft.state != StateRole::Leader {
-            return;
-        }
-        self.node.tick();
-        self.guard();
-        self.say_term();
-    }
-
-    /// Wants an election now.
-    pub fn campaign(&mut self) {
-        if self.would_lead_unsynced() {
-            return;
-        }
-        // It fails for a node that may not lead, which then doesn't.
-        let _ = self.node.campaign();
-        self.guard();
-    }
-
-    /// Whether it would win an election at once, with entries that are not synced: it waits for
-    /// them, which `raft` takes for granted. The last voter of several may come to this.
-    fn would_lead_unsynced(&self) -> bool {
-        let raft = &self.node.raft;
-        raft.raft_log.persisted < raft.raft_log.last_index()
-            && raft.prs().conf().voters().ids().iter().all(|id| id == self.config.id)
     }
 
     /// A message has arrived. One from an earlier term, or that comes too late, changes nothing.
@@ -453,63 +429,12 @@ impl Core {
         }
     }
 
-    /// The leader has no entries any more that it believes this node to lack, or more of them than
-    /// it would send to a node that has none. If they are here all the same, because rows were
-    /// taken in say, the leader is told how far it may go on from; if not, rows are needed.
-    fn hear_of_a_later_beginning(&mut self, message: &Message) {
-        let raft = &self.node.raft;
-        if message.term != raft.term
-            || raft.leader_id != message.from
-            || raft.state != StateRole::Follower
-        {
-            return;
-        }
-        let begin = EntryId { index: message.index, term: message.log_term };
-        // What the leader has let go of is committed, and so is what it has up to an entry that
-        // both have.
-        let common = if self.terms().has(begin) { begin.index } else { self.committed };
-        if common < begin.index {
-            self.lacks.behind = Some(begin);
-        } else if raft.raft_log.persisted >= common {
-            self.lacks.behind = None;
-            let bare =
-                Message::bare(MessageKind::AppendReply, self.config.id, message.from, raft.term);
-            self.answers.push(Message { index: common, commit: self.committed, ..bare });
-        }
-    }
-
     /// It leads no more, in its term: it can't do what a leader must.
     pub fn step_down(&mut self) {
         if self.node.raft.state == StateRole::Leader {
             self.node.raft.become_follower(self.node.raft.term, 0);
             self.guard();
         }
-    }
-
-    /// If this node needs rows because it is sent no entries: the entry that they have to reach.
-    pub fn behind(&self) -> Option<EntryId> {
-        self.lacks.behind.filter(|begin| begin.index > self.committed)
-    }
-
-    /// The log has so many bytes. Once they are too many, who has no entry at all is told to take
-    /// rows, although all entries are here: rows are fewer, and cost less to take.
-    pub fn look_at_size(&mut self, log_bytes: u64) {
-        let is_long = log_bytes > self.config.most_log_bytes && self.committed > 0;
-        let Some(term) = self.terms().term_of(self.committed).filter(|_| is_long) else { return };
-        let upto = EntryId { index: self.committed, term };
-        self.node.mut_store().rows_upto.get_or_insert(upto);
-    }
-
-    /// What is said to nodes that need entries from before the log begins, or had better take rows.
-    fn tell_those_behind(&mut self) -> Vec<Message> {
-        let (from, term) = (self.config.id, self.node.raft.term);
-        let store = self.node.mut_store();
-        let EntryId { index, term: log_term } = store.rows_needed();
-        let behind = store.behind.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let tell =
-            |to| Message { index, log_term, ..Message::bare(MessageKind::Behind, from, to, term) };
-        let messages = std::mem::take(behind).into_iter().map(tell).collect();
-        if self.node.raft.state == StateRole::Leader { messages } else { Vec::new() }
     }
 
     /// A leader wants another entry. Gives which it is, once it is appended as work says; `None` if
@@ -589,6 +514,17 @@ impl Core {
         let leads = raft.state == StateRole::Leader && raft.commit_to_current_term();
         let committed = leads.then_some(raft.raft_log.committed);
         Stand { term: self.term(), role: self.role(), committed }
+    }
+
+    /// Whether another voter has synced entries of this leader's that this one's own disk hasn't:
+    /// so it is this disk that is slow, and not all of them.
+    pub fn is_behind_another_disk(&self) -> bool {
+        let own = self.node.raft.raft_log.persisted;
+        let voters = self.members.voters();
+        let is_ahead = |other: &Follower| {
+            other.is_active && other.synced > own && voters.contains(&other.node)
+        };
+        self.followers().iter().any(is_ahead)
     }
 
     /// Has another voter lead, the one that has most of the log, unless that is under way. Nothing
@@ -675,10 +611,11 @@ impl Core {
             ready.take_persisted_messages().iter().filter_map(from_raft).collect();
         let sent = work.send.iter_mut().chain(&mut after);
         sent.for_each(|message| self.lacks.heard.say_along(message));
+        let promises = work.promise.is_some();
+        let is_promised = !promises && !self.has_unsynced_promise();
+        work.send.extend(after.extract_if(.., |message| waits_for_no_entry(message, is_promised)));
         // A sole voter leads before it has synced that it does, and `raft` has it speak at once.
         // Without power it would forget that, and might vote for another one in its term.
-        let promises = work.promise.is_some();
-        let is_promised = !promises && !self.held.iter().any(|held| held.promises);
         if self.node.raft.state == StateRole::Leader && !is_promised {
             after.splice(..0, work.send.drain(..));
         }
@@ -735,9 +672,7 @@ impl Core {
     /// Sets right what `raft` leaves to chance, or has wrong. After every step.
     fn guard(&mut self) {
         self.plant_counting();
-        let Config { id, seed, election_ticks, .. } = self.config;
-        let drawn = mix(seed ^ mix(id ^ mix(self.node.raft.term))) % election_ticks as u64;
-        self.node.raft.set_randomized_election_timeout(election_ticks + drawn as usize);
+        self.guard_timeout();
         if self.node.raft.state == StateRole::Leader {
             for (_, progress) in self.node.raft.mut_prs().iter_mut() {
                 progress.next_idx = progress.next_idx.max(progress.matched + 1);
@@ -766,6 +701,17 @@ impl Core {
                 assert!(progress.next_idx > progress.matched, "next index of node {id}");
             }
         }
+    }
+}
+
+/// Whether what is said is no word of what is in the log. A leader that hears nothing while entries
+/// are synced takes the node for gone; that it is followed holds once its term is promised. And a
+/// question of whether one would be voted for promises nothing.
+fn waits_for_no_entry(message: &Message, is_promised: bool) -> bool {
+    match message.kind {
+        MessageKind::HeartbeatReply => is_promised,
+        MessageKind::PreVote | MessageKind::PreVoteReply => true,
+        _ => false,
     }
 }
 

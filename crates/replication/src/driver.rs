@@ -37,6 +37,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// A leader that has waited for its disk for so long lets another one lead: nothing is committed
 /// meanwhile.
 const STALLED: Duration = Duration::from_millis(500);
+/// How soon a leader that gave way for that does so again.
+const NOT_AGAIN: Duration = Duration::from_secs(15);
 /// A node that was heard of within this time is there.
 const ACTIVE: Duration = Duration::from_millis(700);
 /// How often a write is tried again that found the disk full.
@@ -96,9 +98,23 @@ struct Syncing {
     stalled: Option<(Duration, u64)>,
     /// The newest work that was to be synced.
     ticket: u64,
+    /// When a leader began last to give way because of that.
+    gave_way: Option<Duration>,
 }
 
 impl Syncing {
+    /// Whether a leader whose disk stalls may give way now: for a while, since who is to lead may
+    /// lack entries, and then not for long, since disks may be slow by turns.
+    fn gives_way(&mut self, now: Duration) -> bool {
+        match self.gave_way.filter(|then| now < *then + NOT_AGAIN) {
+            Some(then) => now < then + STALLED,
+            None => {
+                self.gave_way = Some(now);
+                true
+            }
+        }
+    }
+
     /// This is to be synced.
     fn want(&mut self, ticket: u64, now: Duration) {
         let since = self.stalled.map_or(now, |(since, _)| since);
@@ -171,10 +187,7 @@ impl Driver {
                 self.core.tick();
                 self.publish();
                 self.proofs.tick();
-                if self.syncing.is_stalled(self.env.now()) && self.core.role() == Role::Leader {
-                    probe!("replication: a leader whose disk stalls gives way");
-                    self.core.hand_over();
-                }
+                self.give_way();
                 let followers = self.followers();
                 let indices = (self.core.committed(), self.core.terms().last().index);
                 self.inbox
@@ -190,6 +203,21 @@ impl Driver {
                 self.fail(bodies, &error);
                 return;
             }
+        }
+    }
+
+    /// Has another node lead whose disk is faster, if this one's stalls. Where all are as slow
+    /// commits go on as fast as that, and an election would only keep them waiting.
+    fn give_way(&mut self) {
+        let now = self.env.now();
+        if !self.syncing.is_stalled(now) {
+            return;
+        }
+        let committed = self.core.committed();
+        let serves = self.leading.begun.is_some_and(|begun| committed >= begun.index);
+        if serves && self.core.is_behind_another_disk() && self.syncing.gives_way(now) {
+            probe!("replication: a leader whose disk stalls gives way");
+            self.core.hand_over();
         }
     }
 
@@ -601,10 +629,14 @@ impl Driver {
         let mut bytes = usize::MAX;
         let (mut index, mut log_term) = (message.index, message.log_term);
         for term in message.entries.iter().copied() {
-            let Ok(Some(entry)) = reader.next().await else { break };
-            if entry.term != term {
-                break;
-            }
+            let entry = match reader.next().await {
+                Ok(Some(entry)) if entry.term == term => entry,
+                Err(error) if error.is_damage() => {
+                    self.core.cannot_send(message.to, reader.next_index());
+                    break;
+                }
+                _ => break,
+            };
             if bytes >= FRAME_BYTES {
                 let message = Message { index, log_term, entries: Vec::new(), ..message.clone() };
                 before = last_entry(&frames).map(sum_of).or(before);

@@ -7,7 +7,7 @@
 use crate::failure::{ReplicationError, ReplicationResult};
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use crate::NodeId;
@@ -148,12 +148,15 @@ pub(crate) struct Store {
     /// Whoever has no entry yet is told to take rows, up to this entry at least, although all
     /// entries are here.
     pub(crate) rows_upto: Option<EntryId>,
+    /// Nodes that lack an entry which can't be read any more.
+    pub(crate) unreadable: BTreeMap<NodeId, EntryId>,
 }
 
 impl Store {
     /// Of this log.
     pub(crate) fn new(terms: Terms, hard_state: HardState, members: ConfState) -> Self {
-        Self { terms, hard_state, members, behind: Mutex::default(), rows_upto: None }
+        let (behind, unreadable) = Default::default();
+        Self { terms, hard_state, members, behind, rows_upto: None, unreadable }
     }
 
     /// The entry that rows for those behind have to reach, at least.

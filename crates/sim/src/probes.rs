@@ -129,6 +129,7 @@ pub const ALL: &[&str] = &[
     "replication: a proof waits for a sync of this node",
     "replication: checksums of entries are read from the disk",
     "replication: entries that lost are voided",
+    "replication: rows take the place of entries that can't be read",
     "restore into a cluster cut short",
     "restore into a cluster given up",
     "restored into a cluster",

@@ -6,6 +6,8 @@
 //!                          ◀──── chunk 0, 1, .. 7
 //!   ask(transfer, 1 taken) ──────────────────────▶
 //!                          ◀──── chunk 8                   never more than a window beyond what was taken
+//!   ask again(1 taken)     ──────────────────────▶
+//!                          ◀──── chunk 1                   and no other until it was taken
 //!   hold(version)          ──────────────────────▶   keeps the log from there on, to a bound
 //! ```
 //!
@@ -217,10 +219,15 @@ impl Transfer {
         self.asked_at = now;
         self.chunk_bytes =
             usize::try_from(parcel.about).unwrap_or(usize::MAX).clamp(1, MOST_CHUNK_BYTES);
-        if parcel.kind == ParcelKind::AskAgain || parcel.number > self.next {
+        let is_again = parcel.kind == ParcelKind::AskAgain;
+        if is_again || parcel.number > self.next {
             (self.next, self.key) = (parcel.number, parcel.key.clone());
         }
-        self.allowed = self.allowed.max(parcel.number.saturating_add(WINDOW));
+        // What is asked for again may be under way still, and all that was sent behind it.
+        self.allowed = match is_again {
+            true => parcel.number.saturating_add(1),
+            false => self.allowed.max(parcel.number.saturating_add(WINDOW)),
+        };
     }
 
     /// Whether a chunk may be sent, and is there.

@@ -12,7 +12,7 @@ use crate::replica::Replica;
 use crate::space::Level;
 use crate::supervise::Supervisor;
 use plinth_env::sync::{First, race};
-use plinth_log::LocalView;
+use plinth_log::{LocalView, LogView};
 use plinth_types::{Version, probe};
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -51,6 +51,23 @@ pub(crate) fn keep_for_followers(log: &LocalView) -> NodeResult<()> {
     Ok(log.register(CONSUMER, oldest, None).map(drop)?)
 }
 
+/// Has no more than this kept for others of what was there at the start: a member that is started
+/// again and again before it has written as much would let go of nothing.
+fn let_go_of_before(log: &dyn LogView, newest: Version, bound: u64) {
+    let is_too_much = |upto: Version| log.bytes_between(upto + 1, Version::MAX) > bound;
+    let (mut from, mut until) = (0, newest);
+    while from < until {
+        let middle = from + (until - from) / 2;
+        if is_too_much(middle) {
+            from = middle + 1;
+        } else {
+            until = middle;
+        }
+    }
+    // A consumer that is gone holds nothing back.
+    let _ = log.pop(CONSUMER, from);
+}
+
 /// Does what is due until the node closes.
 pub(super) async fn run(this: Arc<Participant>) {
     let replica = &*this.replica;
@@ -58,6 +75,9 @@ pub(super) async fn run(this: Arc<Participant>) {
     let mut marked = None;
     let mut giving_up = GivingUp::default();
     let (first, opened) = (replica.newest(), replica.env.now());
+    if let Some(log) = &replica.log {
+        let_go_of_before(&**log, first, replica.config.follower_log_bytes);
+    }
     while !this.is_over() {
         race(replica.health.until_over(), replica.env.sleep(PERIOD)).await;
         if let Err(lost) = replica.check_place() {

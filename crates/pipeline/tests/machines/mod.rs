@@ -30,6 +30,9 @@ struct Network {
     lost: Mutex<u64>,
     /// How much later a frame to a node comes for each of its bytes.
     slow: Mutex<BTreeMap<NodeId, Duration>>,
+    /// How long the way to a node is taken by each byte of a parcel, and until when it is: frames
+    /// overtake those, else so slow a way would have room for nothing else.
+    narrow: Mutex<BTreeMap<NodeId, (Duration, Duration)>>,
 }
 
 struct Links {
@@ -43,7 +46,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Links {
     /// Carries what was encoded, if it comes through.
-    fn carry(&self, (from, to): (NodeId, NodeId), encoded: Vec<u8>, deliver: fn(&Host, &Bytes)) {
+    fn carry(
+        &self,
+        (from, to): (NodeId, NodeId),
+        encoded: Vec<u8>,
+        queue: Duration,
+        deliver: fn(&Host, &Bytes),
+    ) {
         let random = self.env.random_u64();
         if lock(&self.network.cut).contains(&(from, to))
             || random % 1000 < *lock(&self.network.lost)
@@ -55,16 +64,18 @@ impl Links {
         let slow = lock(&self.network.slow)
             .get(&to)
             .map_or(Duration::ZERO, |one| *one * bytes.len() as u32);
+        let now = self.env.now();
         for copy in 0..copies {
             let (network, bytes) = (self.network.clone(), bytes.clone());
-            let delay = slow + Duration::from_micros(200 + (random >> 40) % 300 + 5000 * copy);
+            let delay =
+                queue + slow + Duration::from_micros(200 + (random >> 40) % 300 + 5000 * copy);
             let arrives = move || {
                 let node = lock(&network.nodes).get(to as usize - 1).cloned().flatten();
                 if let Some(node) = node {
                     deliver(&node, &bytes);
                 }
             };
-            self.env.call_at(self.env.now() + delay, arrives).detach();
+            self.env.call_at(now + delay, arrives).detach();
         }
     }
 }
@@ -72,14 +83,21 @@ impl Links {
 impl Peers for Links {
     fn send(&self, frame: Frame) {
         let ends = (frame.message.from, frame.message.to);
-        self.carry(ends, frame.encode().expect("a frame that can be sent"), |node, bytes| {
+        let encoded = frame.encode().expect("a frame that can be sent");
+        self.carry(ends, encoded, Duration::ZERO, |node, bytes| {
             node.receive(Frame::decode(bytes).expect("an honest frame"));
         });
     }
 
     fn send_parcel(&self, parcel: Parcel) {
         let ends = (parcel.from, parcel.to);
-        self.carry(ends, parcel.encode().expect("a parcel that can be sent"), |node, bytes| {
+        let encoded = parcel.encode().expect("a parcel that can be sent");
+        let (now, bytes) = (self.env.now(), encoded.len() as u32);
+        let queue = lock(&self.network.narrow).get_mut(&parcel.to).map_or(Duration::ZERO, |way| {
+            way.1 = way.1.max(now) + way.0 * bytes;
+            way.1 - now
+        });
+        self.carry(ends, encoded, queue, |node, bytes| {
             node.receive_parcel(Parcel::decode(bytes).expect("an honest parcel"));
         });
     }
@@ -239,6 +257,11 @@ impl Machines {
     }
 
     /// Runs until a node among these takes commits; gives which.
+    /// Parcels for a machine go one behind the other, and take so long for each byte.
+    pub fn narrow(&self, to: usize, byte: Duration) {
+        lock(&self.network.narrow).insert(to as u64 + 1, (byte, Duration::ZERO));
+    }
+
     pub fn await_leader(&self, is_wanted: impl Fn(usize) -> bool) -> usize {
         for _ in 0..20_000 {
             let ready =
