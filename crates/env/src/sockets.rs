@@ -100,6 +100,9 @@ pub trait Transport: Send {
     /// # Errors
     /// As [`Transport::poll_receive`].
     fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// See [`Stream::break_when_dropped`].
+    fn break_when_dropped(&mut self, breaks: bool);
 }
 
 impl Sockets {
@@ -284,6 +287,17 @@ impl Stream {
             kind => kind,
         };
         Ok(Self { kind })
+    }
+
+    /// Whether the connection ends as one that broke when this is dropped, or the process ends:
+    /// whoever reads at the other end is told of a failure then, not that this was all, unless
+    /// [`Stream::poll_finish`] has said so. What was sent last may be lost.
+    pub fn break_when_dropped(&mut self, breaks: bool) {
+        match &mut self.kind {
+            StreamKind::Real(stream) => stream.break_when_dropped(breaks),
+            StreamKind::Simulated(stream) => stream.break_when_dropped(breaks),
+            StreamKind::Over(transport) => transport.break_when_dropped(breaks),
+        }
     }
 
     /// The certificate (DER) that the other end has shown, if a transport asks for one and has

@@ -103,6 +103,31 @@ fn bytes_arrive_whole_and_in_order() {
 }
 
 #[test]
+fn a_connection_that_breaks_when_it_is_dropped_does_not_end_in_order() {
+    everywhere(|server, client, address| async move {
+        let listener = server.sockets().listen(address).await.unwrap();
+        for (breaks, finishes) in [(true, false), (true, true), (false, false)] {
+            let mut one = client.sockets().connect(listener.local_address()).await.unwrap();
+            let mut two = listener.accept().await.unwrap();
+            two.break_when_dropped(true);
+            two.break_when_dropped(breaks);
+            write_all(&mut one, b"all").await.unwrap();
+            shut_down(&mut one).await.unwrap();
+            assert_eq!(read_all(&mut two).await.unwrap(), b"all");
+            if finishes {
+                shut_down(&mut two).await.unwrap();
+                assert_eq!(read_all(&mut one).await.unwrap(), b"");
+            }
+            drop(two);
+            let end = read_all(&mut one).await.map_err(|error| error.kind());
+            let is_broken = breaks && !finishes;
+            let expected = if is_broken { Err(io::ErrorKind::ConnectionReset) } else { Ok(vec![]) };
+            assert_eq!(end, expected, "{breaks} {finishes}");
+        }
+    });
+}
+
+#[test]
 fn one_direction_can_end_before_the_other() {
     everywhere(|server, client, address| async move {
         let listener = server.sockets().listen(address).await.unwrap();

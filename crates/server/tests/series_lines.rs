@@ -1,12 +1,22 @@
 //! Graphite's lines over a socket, and OpenTSDB's points over HTTP: what is taken, and what a
-//! sender hears of the rest.
+//! sender hears of the rest. One who is answered nothing hears by the end of the connection whether
+//! all of it is durable.
 
 mod common;
 
 use common::taking::Taking;
 use common::{Raw, loopback};
+use plinth_env::simulated::Simulation;
+use plinth_env::{Env, Stream};
+use plinth_pipeline::{Node, NodeConfig};
 use plinth_series::Point;
-use plinth_server::SeriesConfig;
+use plinth_server::{SeriesConfig, Server, ServerConfig};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Duration;
 
 fn point(seconds: i64, value: f64) -> Point {
     Point { time: seconds * 1_000_000_000, value: value.into() }
@@ -30,6 +40,75 @@ fn graphites_lines_are_taken_without_a_word() {
     let found = server.end(&names);
     let quarter = Point { time: 6_250_000_000, value: 0.75.into() };
     assert_eq!(found, [vec![point(5, 0.5), quarter], vec![point(5, 7.0)], Vec::new()]);
+}
+
+/// Sends all of it, and says whether this is all.
+async fn send(stream: &mut Stream, text: &str, is_all: bool) {
+    let (bytes, mut sent) = (text.as_bytes(), 0);
+    poll_fn(|context| {
+        while sent < bytes.len() {
+            sent += ready!(stream.poll_send(context, &bytes[sent..])).unwrap();
+        }
+        if is_all { stream.poll_finish(context) } else { Poll::Ready(Ok(())) }
+    })
+    .await
+    .unwrap();
+}
+
+/// What there is to be heard, up to an end in order.
+async fn heard(stream: &mut Stream) -> io::Result<String> {
+    let (mut all, mut buffer) = (Vec::new(), [0; 1000]);
+    loop {
+        match poll_fn(|context| stream.poll_receive(context, &mut buffer)).await? {
+            0 => return Ok(String::from_utf8_lossy(&all).into_owned()),
+            len => all.extend_from_slice(&buffer[..len]),
+        }
+    }
+}
+
+/// What a sender hears that has sent `first`, then `rest` and the end while the server stops.
+async fn heard_at_a_stop(
+    (server, client): (&Env, &Env),
+    (listen, series): (SocketAddr, SeriesConfig),
+    (first, rest): (&str, &str),
+) -> io::Result<String> {
+    let node = Node::in_memory(server, NodeConfig::default()).await.unwrap();
+    let to = series.graphite.or(series.resp).unwrap();
+    let config = ServerConfig { listen: vec![listen], series, ..ServerConfig::default() };
+    let running = Server::start(Arc::new(node.endpoint()), config).await.unwrap();
+    let mut stream = client.sockets().connect(to).await.unwrap();
+    send(&mut stream, first, false).await;
+    client.sleep(Duration::from_millis(100)).await;
+    send(&mut stream, rest, true).await;
+    running.stop().await;
+    heard(&mut stream).await
+}
+
+/// Whoever sends Graphite's lines, closes his direction and reads to the end takes all as durable.
+/// A server that stopped before it had read all said that this was the end, too.
+#[test]
+fn who_is_not_read_to_the_end_because_the_server_stops_is_told() {
+    for seed in 0..20 {
+        let sim = Simulation::new(seed);
+        let (server, client) = (sim.process("server"), sim.process("client"));
+        let [listen, at] = [4500, 2003].map(|port| SocketAddr::new(sim.ip(&server), port));
+        let series = match seed % 2 {
+            0 => SeriesConfig { graphite: Some(at), ..SeriesConfig::default() },
+            _ => SeriesConfig { resp: Some(at), ..SeriesConfig::default() },
+        };
+        let lines = match seed % 2 {
+            0 => ["a 1 1\n".to_owned(), "a 1 2\n".repeat(3000)],
+            _ => ["+a b=c\r\n:1\r\n:1\r\n".to_owned(), "+a b=c\r\n:2\r\n:1\r\n".repeat(1000)],
+        };
+        let parties = (&server, &client);
+        let heard = heard_at_a_stop(parties, (listen, series), (&lines[0], &lines[1]));
+        match sim.run_until(heard) {
+            Ok(words) => {
+                assert!(seed % 2 == 1 && words.starts_with("-DB the server stops"), "{words:?}")
+            }
+            Err(why) => assert_eq!((seed % 2, why.kind()), (0, io::ErrorKind::ConnectionReset)),
+        }
+    }
 }
 
 #[test]

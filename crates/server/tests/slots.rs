@@ -180,12 +180,15 @@ async fn send(stream: &mut Stream, bytes: &[u8]) {
     all.await.unwrap();
 }
 
-async fn is_at_end(stream: &mut Stream) {
+/// Waits for the end, and says whether it was one in order.
+async fn is_at_end(stream: &mut Stream) -> bool {
     let mut buffer = [0; 100];
-    while poll_fn(|context| stream.poll_receive(context, &mut buffer))
-        .await
-        .is_ok_and(|len| len > 0)
-    {}
+    loop {
+        match poll_fn(|context| stream.poll_receive(context, &mut buffer)).await {
+            Ok(len) if len > 0 => {}
+            end => return end.is_ok(),
+        }
+    }
 }
 
 #[test]
@@ -253,7 +256,7 @@ fn a_sender_that_waits_for_its_quota_makes_room_before_one_that_spoke_later() {
         let mut buffer = [0; 100];
         let _newcomer = newcomer.sockets().connect(resp).await.unwrap();
         let gone = race(is_at_end(&mut waits), over.sleep(Duration::from_secs(5)));
-        assert!(matches!(gone.await, First::Left(())), "the other one made room");
+        assert!(matches!(gone.await, First::Left(_)), "the other one made room");
         send(&mut spoke, b"+SYNC\r\n").await;
         let len = poll_fn(|context| spoke.poll_receive(context, &mut buffer)).await.unwrap();
         assert!(len > 0);
@@ -324,7 +327,32 @@ fn a_sender_that_makes_room_goes_at_once_whatever_it_waits_for() {
     senders[1].send("+cpu host=1\r\n:2000\r\n+1\r\n");
     let _newcomer = Peer::to(resp);
     let gone = race(is_at_end(&mut senders[0].0), Env::real().sleep(Duration::from_secs(60)));
-    assert!(matches!(block_on(gone), First::Left(())), "it waits for what cannot be saved");
+    assert!(matches!(block_on(gone), First::Left(_)), "it waits for what cannot be saved");
+    stuck.let_go();
+    block_on(server.stop());
+}
+
+/// Whoever has said all takes an end in order for the word that all is durable. One that made room
+/// for another heard it though nothing of it was.
+#[test]
+fn a_sender_that_makes_room_is_not_told_that_all_is_durable() {
+    let (stuck, server) = serve_series(Limits { connections: 2, ..Limits::default() });
+    let resp = server.series_addresses().resp.unwrap();
+    let mut senders: Vec<_> = (0..2).map(|_| Peer::to(resp)).collect();
+    for (number, sender) in senders.iter_mut().enumerate() {
+        sender.send(&format!("+cpu host={number}\r\n:1000\r\n+1\r\n+SYNC\r\n"));
+        assert!(sender.until("\r\n").starts_with("+OK"));
+    }
+    stuck.is_stuck.store(true, Ordering::Relaxed);
+    senders[0].send("+cpu host=0\r\n:2000\r\n+1\r\n");
+    block_on(poll_fn(|context| senders[0].0.poll_finish(context))).unwrap();
+    while stuck.unanswered.lock().unwrap().is_empty() {
+        block_on(Env::real().sleep(Duration::from_millis(5)));
+    }
+    senders[1].send("+cpu host=1\r\n:2000\r\n+1\r\n");
+    block_on(Env::real().sleep(MOMENT));
+    let _newcomer = Peer::to(resp);
+    assert!(!block_on(is_at_end(&mut senders[0].0)), "what it sent last is not durable");
     stuck.let_go();
     block_on(server.stop());
 }

@@ -273,6 +273,10 @@ impl Transport for TlsStream {
         ready!(self.send_records(context))?;
         self.below.poll_finish(context)
     }
+
+    fn break_when_dropped(&mut self, breaks: bool) {
+        self.below.break_when_dropped(breaks);
+    }
 }
 
 /// The socket, as a session writes to it.

@@ -102,6 +102,10 @@ impl RealStream {
         match self.0 {}
     }
 
+    pub(crate) fn break_when_dropped(&self, _: bool) {
+        match self.0 {}
+    }
+
     pub(crate) fn poll_read(
         &mut self,
         _: &mut Context<'_>,

@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Once;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -233,6 +234,17 @@ impl RealStream {
     pub(crate) fn detached(self) -> io::Result<Self> {
         let Inner::Attached(inner) = self.inner else { return Ok(self) };
         Ok(Self { inner: Inner::Detached(inner.into_std()?), ..self })
+    }
+
+    /// The system sends a reset in place of an end for a socket that is not to linger.
+    pub(crate) fn break_when_dropped(&self, breaks: bool) {
+        let lingers = breaks.then_some(Duration::ZERO);
+        // Of one that has gone there is nothing to be told.
+        let _ = match &self.inner {
+            Inner::Attached(stream) => rustix::net::sockopt::set_socket_linger(stream, lingers),
+            Inner::Detached(stream) => rustix::net::sockopt::set_socket_linger(stream, lingers),
+            Inner::Lost => Ok(()),
+        };
     }
 
     #[inline]

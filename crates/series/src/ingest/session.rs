@@ -31,6 +31,7 @@ use crate::store::{Admitted, Mail, Newcomers, Series, SeriesStore, prefetch_seri
 use crate::value::Point;
 use plinth_types::MetricSet;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -398,6 +399,21 @@ impl Session {
         self.tell(&Err(why.clone()));
     }
 
+    /// Tells the sender that not all that it sends is taken, and why, however many replies wait.
+    /// Nobody is at fault, so nothing counts as refused.
+    pub fn break_off(&mut self, why: &str) {
+        let line = self.line_of_database(&why);
+        self.intake.say(format_args!("{line}"));
+    }
+
+    /// How this protocol says what the store said.
+    fn line_of_database(&self, why: &dyn fmt::Display) -> String {
+        match matches!(self.parser, Parser::Resp(_)) {
+            true => format!("-DB {why}\r\n"),
+            false => format!("database: {why}\n"),
+        }
+    }
+
     /// Forgets what was taken and not saved, and tells the sender why; the session should end.
     pub fn give_up(&mut self, why: &Error) {
         self.intake.increments.clear();
@@ -411,14 +427,8 @@ impl Session {
     fn tell(&mut self, result: &Result<()>) {
         if let Err(error) = result {
             self.intake.wants_sync = false;
-            match self.parser {
-                Parser::Resp(_) => self.intake.reply(format_args!("-DB {error}\r\n")),
-                Parser::OpenTsdb(_)
-                | Parser::Graphite(_)
-                | Parser::Influx(_)
-                | Parser::Exposition(_)
-                | Parser::Csv(_) => self.intake.reply(format_args!("database: {error}\n")),
-            }
+            let line = self.line_of_database(error);
+            self.intake.reply(format_args!("{line}"));
         }
     }
 

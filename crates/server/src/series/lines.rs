@@ -6,6 +6,9 @@
 //! Half a line is all that a connection at rest holds besides its session; what it receives into
 //! belongs to the thread. When the sender has said all (it closes its direction) everything is
 //! committed before the connection is closed, so whoever reads to the end knows that it is durable.
+//! So a connection ends in order only then, or behind a line that says why not all was taken. Any
+//! other is broken off, and Graphite's even behind such a line, as its senders look for none: so
+//! that nobody forgets it, each is from the start on, whatever ends it.
 
 use super::Hub;
 use super::callers::Caller;
@@ -31,12 +34,15 @@ const REPLIES: usize = 128 << 10;
 /// ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 const HASTE: Duration = Duration::from_secs(1);
+/// What a sender is told that hasn't said all when the server ends.
+const ENDS: &str = "the server stops, and takes nothing more; what was acknowledged is durable";
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Serves a connection until its sender has said all, the store fails, or the server stops.
+/// Serves a connection until its sender has said all, the store fails, or the server stops. It is
+/// one that breaks when it is dropped.
 pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, caller: &Caller) {
     let mut session = hub.session(protocol, stream.peer_address().ip());
     let met = hub.access.rights().meet(&stream);
@@ -62,17 +68,20 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, call
         is_new: true,
         said: 0,
     };
+    let mut is_whole = false;
     if connection.taker.is_some() {
         // Who made room for another goes at once, whatever it waits for: what cannot be saved now
         // would be memory, and there would be more of them than there may be connections.
-        race(connection.receive_all(hub, caller), caller.until_displaced()).await;
+        let received = race(connection.receive_all(hub, caller), caller.until_displaced()).await;
+        is_whole = matches!(received, First::Left(true));
     }
     connection.count(hub);
     if connection.is_gone || caller.is_displaced() {
         return;
     }
     let patience = if hub.is_stopping() { HASTE } else { FAREWELL };
-    race(connection.say_farewell(), hub.env.sleep(patience)).await;
+    let in_order = is_whole || protocol != Protocol::Graphite;
+    race(connection.say_farewell(in_order), hub.env.sleep(patience)).await;
 }
 
 /// What requests of HTTP begin with. None of the protocols on lines has a message that does.
@@ -155,32 +164,34 @@ impl Connection {
     }
 
     /// Takes points in until the sender has said all or is gone, the store fails, or the server
-    /// stops. What went wrong is among the last replies.
-    async fn receive_all(&mut self, hub: &Hub, caller: &Caller) {
-        loop {
+    /// stops. What went wrong is among the last replies; whether nothing did, and all is durable.
+    async fn receive_all(&mut self, hub: &Hub, caller: &Caller) -> bool {
+        let is_stopped = loop {
             // The signal is looked at here too: what is always ready would never wait for it.
-            if hub.is_stopping() || self.wait_for_quota(hub, caller).await.is_err() {
-                break;
+            if hub.is_stopping() {
+                break true;
+            }
+            if self.wait_for_quota(hub, caller).await.is_err() {
+                break false;
             }
             match race(caller.stop.wait(), poll_fn(|context| self.poll_receive(context))).await {
-                First::Left(()) => break,
+                First::Left(()) => break true,
                 First::Right(Received::Gone) => {
                     self.is_gone = true;
-                    break;
+                    break false;
                 }
                 First::Right(Received::End) => {
                     let rest = std::mem::take(&mut self.held);
-                    if let Ok(store) = self.store(hub).await {
-                        let _ = self.session.end(&rest, &store).await;
-                    }
-                    return;
+                    let Ok(store) = self.store(hub).await else { return false };
+                    return self.session.end(&rest, &store).await.is_ok();
                 }
                 First::Right(Received::Bytes(buffer, len, _))
                     if self.speaks_http(&buffer[..len]) =>
                 {
                     events::http_on_lines(self.stream.peer_address());
                     BUFFER.set(buffer);
-                    return;
+                    // Nothing is promised to whoever speaks it.
+                    return true;
                 }
                 First::Right(Received::Bytes(buffer, len, _))
                     if self.is_new && may_be_http(&buffer[..len]) =>
@@ -197,17 +208,21 @@ impl Connection {
                     }
                     match self.take(hub, buffer, len).await {
                         Ok(lines) => caller.heard(hub.env.now(), lines, !self.held.is_empty()),
-                        Err(_) => break,
+                        Err(_) => break false,
                     }
                 }
                 First::Right(Received::NothingMore) => {
                     if self.save(hub).await.is_err() {
-                        break;
+                        break false;
                     }
                 }
             }
-        }
+        };
         let _ = self.save(hub).await;
+        if is_stopped {
+            self.session.break_off(ENDS);
+        }
+        false
     }
 
     /// Waits while its sender is over his quota, with nothing in hand.
@@ -366,10 +381,10 @@ impl Connection {
         }
     }
 
-    /// Sends the last replies, says that there are no more, and waits for the other side to close:
-    /// what it still sends is thrown away, since the system would take the replies back if it were
-    /// left unread.
-    async fn say_farewell(&mut self) {
+    /// Sends the last replies; if it ends `in_order` it says that there are no more, and waits for
+    /// the other side to close: what it still sends is thrown away, since the system would take the
+    /// replies back if it were left unread.
+    async fn say_farewell(&mut self, in_order: bool) {
         let mut rest = [0; 4096];
         poll_fn(|context| {
             if self.poll_send(context).is_err() {
@@ -378,6 +393,10 @@ impl Connection {
             if !self.session.replies().is_empty() {
                 return Poll::Pending;
             }
+            if !in_order {
+                return Poll::Ready(());
+            }
+            self.stream.break_when_dropped(false);
             if ready!(self.stream.poll_finish(context)).is_err() {
                 return Poll::Ready(());
             }

@@ -574,7 +574,9 @@ async fn accept(hub: Arc<Hub>, door: Door, number: usize, protocol: Protocol, mo
         match race(hub.stops.tasks[number].wait(), door.accept()).await {
             First::Left(()) => return,
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
-            First::Right(Ok(stream)) => {
+            First::Right(Ok(mut stream)) => {
+                // An end in order says that all is durable, whatever happens before that is so.
+                stream.break_when_dropped(true);
                 let caller = hub.callers.enter(stream.peer_address().ip(), hub.env.now(), most);
                 let theirs = hub.clone();
                 drop(hub.env.spawn_network_behind(hub.bounds.threads, "series", async move {

@@ -397,6 +397,24 @@ impl Network {
         wakers
     }
 
+    /// Drops an end such that the other is told that the connection broke, and not that this was
+    /// all.
+    pub(crate) fn reset(&mut self, id: EndId, now: Duration, random: &mut Random) -> Wakers {
+        let latency = self.plan.latency(random);
+        let Some((end, other)) = self.ends(id) else { return Vec::new() };
+        end.gone = true;
+        end.inbox.clear();
+        end.buffered = 0;
+        if other.end_at.is_none() {
+            other.broken_at.get_or_insert(other.last_arrival.max(now + latency));
+        }
+        let wakers = other.reader.take().into_iter().chain(other.writer.take()).collect();
+        if other.gone {
+            self.connections.remove(&id.connection);
+        }
+        wakers
+    }
+
     /// Keeps the waker of a reader or writer that has to wait.
     pub(crate) fn keep(&mut self, id: EndId, reads: bool, waker: &Waker) -> Option<Waker> {
         let (end, _) = self.ends(id)?;

@@ -101,6 +101,7 @@ impl Host {
             peer: core.network.address(end.other()).unwrap_or_else(nowhere),
             reading: None,
             writing: None,
+            breaks: false,
         }
     }
 }
@@ -158,6 +159,8 @@ pub(crate) struct SimulatedStream {
     /// Timers that wake the reader and the writer.
     reading: Option<TimerId>,
     writing: Option<TimerId>,
+    /// Whether it ends as one that broke.
+    breaks: bool,
 }
 
 impl SimulatedStream {
@@ -241,6 +244,10 @@ impl SimulatedStream {
         polled
     }
 
+    pub(crate) fn break_when_dropped(&mut self, breaks: bool) {
+        self.breaks = breaks;
+    }
+
     /// Ends the writing direction.
     pub(crate) fn shut_down(&self) {
         let mut guard = self.host.universe.lock();
@@ -264,7 +271,10 @@ impl Drop for SimulatedStream {
         let mut wakers = Vec::new();
         if self.host.is_alive(core) {
             core.note("close", self.end.connection, self.end.side as u64);
-            wakers = core.network.close(self.end, core.now, &mut core.random);
+            wakers = match self.breaks {
+                true => core.network.reset(self.end, core.now, &mut core.random),
+                false => core.network.close(self.end, core.now, &mut core.random),
+            };
         }
         drop(guard);
         drop(actions);
