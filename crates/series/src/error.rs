@@ -24,8 +24,8 @@ pub enum Error {
         /// Why it is none.
         why: String,
     },
-    /// Somebody else has taken these series over: nothing can be written here any more. Open them
-    /// again if they are yours.
+    /// Somebody else has taken these series over: nothing can be read or written here any more.
+    /// Open them again if they are yours.
     NotOwner,
     /// More points wait to be saved than may: call `sync`, then append again. Nothing was appended.
     Behind,

@@ -673,6 +673,39 @@ fn who_was_succeeded_can_write_no_more() {
     assert_eq!(points, [Point { time: 1, value: Value::Integer(1) }]);
 }
 
+/// An owner that wrote nothing never learned that it was succeeded, and told for ever what was true
+/// once.
+#[test]
+fn who_was_succeeded_and_is_at_rest_answers_nothing_more() {
+    let db = Local::in_memory().unwrap().into_database();
+    let quiet = Settings { commit_every: None, ..Settings::default() };
+    for is_known in [false, true] {
+        let first = block_on(SeriesStore::open_with(&db, quiet.clone())).unwrap();
+        let mine = block_on(first.series("m a=1")).unwrap();
+        mine.append(1, 1).unwrap();
+        block_on(first.sync()).unwrap();
+        let second = block_on(SeriesStore::open_with(&db, quiet.clone())).unwrap();
+        block_on(second.series("m a=1")).unwrap().append(2, 2).unwrap();
+        block_on(second.sync()).unwrap();
+        if is_known {
+            assert!(matches!(block_on(first.sync()), Ok(()) | Err(Error::NotOwner)));
+            mine.append(3, 3).unwrap();
+            assert!(matches!(block_on(first.sync()), Err(Error::NotOwner)));
+        }
+        assert!(matches!(block_on(mine.aggregate(..)), Err(Error::NotOwner)), "{is_known}");
+        let query =
+            Query::parse(br#"{"aggregate": {"m": "count"}, "range": {"from": 0, "to": 9}}"#)
+                .unwrap();
+        let rows = block_on(async { first.query(&query).await?.collect().await });
+        assert!(rows.is_err(), "{is_known}");
+        assert!(matches!(first.failure(), Some(Error::NotOwner)));
+        let view = block_on(SeriesStore::view(&db, quiet.clone())).unwrap();
+        let theirs = block_on(view.existing("m a=1")).unwrap().unwrap();
+        let summary = block_on(theirs.aggregate(..)).unwrap();
+        assert_eq!(summary.map(|summary| summary.count), Some(2));
+    }
+}
+
 #[test]
 fn series_are_found_by_their_tags_and_can_be_deleted() {
     let db = Local::in_memory().unwrap().into_database();

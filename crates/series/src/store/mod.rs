@@ -338,7 +338,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SeriesStore {
     /// Takes the series of a database over, with the default settings. Whoever had them before can
-    /// write no more.
+    /// neither write nor read any more.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the tail is; [`Error::Database`].
@@ -532,31 +532,27 @@ impl Shared {
         Err(self.failure.get_or_init(|| Error::NotOwner).clone())
     }
 
-    /// Whether transactions have written what waits to be taken in, as `tr` sees it. Where there is
-    /// a lease, somebody else may have more than is known here: then that is the error, before a
-    /// reader is told what was true once.
+    /// Whether transactions have written what waits to be taken in, as `tr` sees it. Whoever has
+    /// taken the series over may have more than is known here: then that is the error, before a
+    /// reader is told what was true once. An owner at rest commits nothing by which he would learn.
     async fn sees_inbox(&self, tr: &Transaction) -> Result<bool> {
         match &self.role {
-            Role::Poster(_) => return Err(Error::NotOwner),
-            Role::Owner { token, lease: Some(_) } => {
+            Role::Poster(_) => Err(Error::NotOwner),
+            // What a view has read of it has to do.
+            Role::Reader => Ok(false),
+            Role::Owner { token, .. } => {
                 self.check()?;
                 let owner = tr.snapshot().get(self.keys.owner());
                 let any = inbox::has_any(tr, &self.keys).await?;
                 if owner.await?.as_deref() != Some(&token[..]) {
                     return Err(self.failure.get_or_init(|| Error::NotOwner).clone());
                 }
-                return Ok(any);
+                Ok(any)
             }
-            Role::Reader | Role::Owner { .. } => {}
-        }
-        match self.failure.get() {
-            Some(_) => Ok(false),
-            None => Ok(inbox::has_any(tr, &self.keys).await?),
         }
     }
 
-    /// Takes in what waits in the inbox, unless these series are not ours to write: then what was
-    /// read of it has to do.
+    /// Takes in what waits in the inbox.
     async fn take_in(self: &Arc<Self>) -> Result<()> {
         let tr = self.database.create_transaction();
         let waits = loop {
@@ -565,15 +561,7 @@ impl Shared {
                 Ok(waits) => break waits,
             }
         };
-        if !waits {
-            return Ok(());
-        }
-        match flush::take_in(self).await {
-            Err(Error::NotOwner) if !matches!(self.role, Role::Owner { lease: Some(_), .. }) => {
-                Ok(())
-            }
-            result => result,
-        }
+        if waits { flush::take_in(self).await } else { Ok(()) }
     }
 
     /// Fails if there is more in memory than may be.

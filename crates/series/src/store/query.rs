@@ -34,7 +34,8 @@ impl Series {
     /// The points of a range of times.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`], [`crate::Error::Database`]; so for all that reads.
+    /// [`crate::Error::NotOwner`], [`crate::Error::Damaged`], [`crate::Error::Database`]; so for
+    /// all that reads.
     pub async fn scan(
         &self,
         range: impl RangeBounds<i64>,
