@@ -5,7 +5,9 @@
 use super::damage::database;
 use plinth_env::block_on;
 use plinth_series::ingest::{Clock, Memory, OtlpMetrics, Protocol, RemoteWrite, Session};
-use plinth_series::{Beside, Exemplar, Histogram, Labels, RemoteRead, SeriesStore, prometheus};
+use plinth_series::{
+    Beside, Exemplar, Histogram, Labels, RemoteRead, SeriesStore, Settings, prometheus,
+};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -410,6 +412,37 @@ fn exemplars_come_in_text_and_by_name() {
     let told = ask(&store, "query_exemplars", "{__name__=~'took|left'}", "start=0&end=60");
     let expected = r#"{"data":[{"exemplars":[{"labels":{"trace_id":"a"},"timestamp":7,"value":"0.5"},{"labels":{"trace_id":"b"},"timestamp":14.5,"value":"0.25"},{"labels":{"trace_id":"c"},"timestamp":20,"value":"-1"}],"seriesLabels":{"__name__":"took","path":"/"}}],"status":"success"}"#;
     assert_eq!(told, expected);
+}
+
+/// A server that has no way to ask the owner of the series what is newest in them refused all
+/// samples that said when what they count began, each time they were sent.
+#[test]
+fn samples_with_starts_get_in_where_nobody_can_be_asked_what_is_newest() {
+    let db = database();
+    let owner = block_on(SeriesStore::open(&db)).unwrap();
+    let poster = SeriesStore::post_undivided(&db, Settings::default());
+    let symbols = ["", "__name__", "hits", "took"];
+    let symbols = symbols.iter().flat_map(|text| bytes(4, text.as_bytes()));
+    let sample = [float(1, 7.0), varint(2, 20_000), varint(3, 10_000)].concat();
+    let histogram = [integers(20_000, 1), varint(17, 10_000)].concat();
+    let series = [
+        bytes(5, &[bytes(1, &[1, 2]), bytes(2, &sample)].concat()),
+        bytes(5, &[bytes(1, &[1, 3]), bytes(3, &histogram)].concat()),
+    ];
+    let message = symbols.chain(series.concat()).collect::<Vec<u8>>();
+    for _ in 0..2 {
+        let (session, told) = send(&poster, &message, true);
+        assert_eq!((session.saved(), &*told), (2, ""));
+    }
+    block_on(owner.take_in()).unwrap();
+    let points = block_on(async {
+        let hits = owner.existing("hits").await.unwrap().expect("it was sent");
+        hits.aggregate(..).await.unwrap().map(|all| (all.count, all.sum))
+    });
+    assert_eq!((points, of(&owner, "took").len()), (Some((1, 7.0)), 1));
+    // Whoever owns them puts a 0 there.
+    send(&owner, &message, true);
+    assert_eq!(of(&owner, "took").len(), 1, "there is something as new");
 }
 
 /// By labels some may be refused, which keeps none of the others back.

@@ -11,6 +11,9 @@
 //! Senders say it with each sample. A start that was looked at once is remembered by its series'
 //! name, so it costs one look at the series for each session. Whoever looks needs no turn, as
 //! [`super::increments`] do: two who see nothing write the same 0 at the same time.
+//!
+//! Where points only go through, and nobody can be asked what is newest, there is no 0: the points
+//! themselves come first. Such a start is not remembered.
 
 use super::Sample;
 use super::intake::{Intake, IntakeRecord};
@@ -42,7 +45,8 @@ impl Zeros {
         runs.arrange(starts.iter().map(|start| names.first_of(start.target)));
         for run in 0..runs.len() {
             let (target, places) = runs.run(run);
-            let Some(series) = names.series(target) else { continue };
+            let series = names.series(target).filter(|series| series.can_be_read());
+            let Some(series) = series else { continue };
             let mut newest = None;
             let has_histograms = runs.run(run).1.any(|place| starts[place].histogram.is_some());
             for place in places {

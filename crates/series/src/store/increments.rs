@@ -2,7 +2,7 @@
 //! seen by the next one.
 
 use super::turn::Turn;
-use super::{Series, SeriesStore, Standing, lock};
+use super::{Role, Series, SeriesStore, Standing, lock};
 use crate::error::Result;
 use crate::tree::Direction;
 use crate::value::Point;
@@ -39,6 +39,11 @@ impl Series {
     /// it, since others may look at the same newest point meanwhile.
     pub(crate) fn is_owned(&self) -> bool {
         !self.shared.is_poster()
+    }
+
+    /// Whether what is newest in it can be found out, here or by asking its owner.
+    pub(crate) fn can_be_read(&self) -> bool {
+        !matches!(self.shared.role, Role::Poster(None))
     }
 
     /// Its newest point.
