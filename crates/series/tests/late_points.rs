@@ -2,6 +2,7 @@
 //! when they have little: there are few of them whatever the order in which points come, and who
 //! reads meanwhile misses none.
 
+use super::set_aside::holding;
 use plinth::{Builder, Database, Local, RangeOptions};
 use plinth_env::block_on;
 use plinth_env::simulated::Simulation;
@@ -145,4 +146,44 @@ fn who_reads_while_leaves_are_joined_misses_nothing() {
         assert!(test.is_finished());
         test.wait().unwrap();
     }
+}
+
+/// Who asked for a sync left in the middle of its commit, and the next ones went on. When the one
+/// that nobody waited for got through at last it put back what they had written over.
+#[test]
+fn a_commit_that_nobody_waits_for_is_never_behind_the_next_ones() {
+    let db = Local::in_memory().unwrap().into_database();
+    let (slow, held) = holding(&db);
+    block_on(async {
+        let (store, series) = open(&slow).await;
+        series.append(5, 1).unwrap();
+        held.leave(store.sync()).await;
+        store.sync().await.unwrap();
+        series.append(5, 2).unwrap();
+        store.sync().await.unwrap();
+        assert!(held.let_go().await, "it comes to nothing");
+        let view = SeriesStore::view(&db, settings()).await.unwrap();
+        let found = view.existing("m").await.unwrap().unwrap().aggregate(..10).await.unwrap();
+        assert_eq!(found.map(|found| (found.count, found.sum)), Some((1, 2.0)));
+    });
+}
+
+/// The same of a store that passes points on.
+#[test]
+fn a_letter_that_nobody_waits_for_is_never_behind_the_next_ones() {
+    let db = Local::in_memory().unwrap().into_database();
+    let (slow, held) = holding(&db);
+    block_on(async {
+        let (owner, _) = open(&db).await;
+        let poster = SeriesStore::post(&slow, settings()).await.unwrap();
+        let series = poster.series("m").await.unwrap();
+        series.append(5, 1).unwrap();
+        held.leave(poster.sync()).await;
+        poster.sync().await.unwrap();
+        series.append(5, 2).unwrap();
+        poster.sync().await.unwrap();
+        assert!(held.let_go().await, "it comes to nothing");
+        let found = owner.existing("m").await.unwrap().unwrap().aggregate(..10).await.unwrap();
+        assert_eq!(found.map(|found| (found.count, found.sum)), Some((1, 2.0)));
+    });
 }

@@ -10,7 +10,7 @@ use super::damage::{
 };
 use plinth::Database;
 use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
-use plinth_env::reply::Reply;
+use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::{Env, block_on};
 use plinth_series::workload::Random;
 use plinth_series::{Direction, SeriesLayer, SeriesStore, Settings, Value};
@@ -19,15 +19,19 @@ use plinth_types::{
     RangeResult, Version,
 };
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
-/// A database that fails all commits but the first ones, or in which a row is damaged before one.
+/// A database that fails all commits but the first ones, or in which a row is damaged before one,
+/// or that keeps one.
 struct Ending {
     inner: Arc<dyn Endpoint>,
     commits: AtomicI64,
     spoils: Option<Spoilt>,
+    holds: Option<Arc<Held>>,
 }
 
 /// A row that is damaged, and as it was then.
@@ -56,14 +60,58 @@ impl Spoilt {
 
 pub fn ending(db: &Database, commits: i64) -> Database {
     let commits = AtomicI64::new(commits);
-    Database::new(Arc::new(Ending { inner: db.endpoint().clone(), commits, spoils: None }))
+    let (inner, spoils, holds) = (db.endpoint().clone(), None, None);
+    Database::new(Arc::new(Ending { inner, commits, spoils, holds }))
 }
 
 /// A database in which a row is damaged after so many commits.
 pub fn spoiling(db: &Database, commits: i64, key: &[u8]) -> (Database, Spoilt) {
     let spoilt = Spoilt { key: key.to_vec(), was: Arc::default() };
     let (commits, spoils) = (AtomicI64::new(commits), Some(spoilt.clone()));
-    (Database::new(Arc::new(Ending { inner: db.endpoint().clone(), commits, spoils })), spoilt)
+    let (inner, holds) = (db.endpoint().clone(), None);
+    (Database::new(Arc::new(Ending { inner, commits, spoils, holds })), spoilt)
+}
+
+/// What keeps a commit from the database until it is let go.
+pub struct Held {
+    inner: Arc<dyn Endpoint>,
+    /// Whether the next one is kept.
+    keeps: AtomicBool,
+    kept: Mutex<Option<(CommitRequest, Promise<CommitReply>)>>,
+}
+
+/// A database whose commits can be held.
+pub fn holding(db: &Database) -> (Database, Arc<Held>) {
+    let (inner, spoils) = (db.endpoint().clone(), None);
+    let (keeps, kept) = (AtomicBool::new(false), Mutex::default());
+    let held = Arc::new(Held { inner: inner.clone(), keeps, kept });
+    let (commits, holds) = (AtomicI64::new(i64::MAX), Some(held.clone()));
+    (Database::new(Arc::new(Ending { inner, commits, spoils, holds })), held)
+}
+
+impl Held {
+    /// Goes on with what commits until that commit is kept, and drops it then.
+    pub async fn leave<T>(&self, committing: impl Future<Output = T>) {
+        self.keeps.store(true, Ordering::SeqCst);
+        let mut committing = Box::pin(committing);
+        poll_fn(|context| {
+            assert!(committing.as_mut().poll(context).is_pending(), "its commit is kept");
+            match self.kept.lock().unwrap().is_some() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Lets the commit go that was kept: whether it conflicts with another one.
+    pub async fn let_go(&self) -> bool {
+        // Until it is answered its sender knows nothing, and looks for nothing.
+        let (request, kept) = self.kept.lock().unwrap().take().expect("one is kept");
+        let came = self.inner.commit(request).await;
+        drop(kept);
+        matches!(came, Ok(CommitReply::Conflict { .. }))
+    }
 }
 
 impl Endpoint for Ending {
@@ -93,6 +141,13 @@ impl Endpoint for Ending {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        if let Some(holds) = &self.holds
+            && holds.keeps.swap(false, Ordering::SeqCst)
+        {
+            let (kept, reply) = promise();
+            *holds.kept.lock().unwrap() = Some((request, kept));
+            return reply;
+        }
         match (self.commits.fetch_sub(1, Ordering::Relaxed), &self.spoils) {
             (1.., _) => self.inner.commit(request),
             (at, Some(spoils)) => {

@@ -5,7 +5,8 @@
 //! steps of a transaction each; then it commits them in order. A step stays in the list until it is
 //! known to be committed, so an error or a dropped future loses nothing: the next flush goes on
 //! with it. Committing a step twice changes nothing: a leaf that is there already is not written
-//! again.
+//! again. But it must not land behind a later one: so whoever goes on with it sees to that first
+//! (`turn.rs`).
 //!
 //! The tail is cut up to the oldest batch that an open leaf still needs, in the last step, when all
 //! leaves that replace it are there. Where many series have few points each, each batch is needed
@@ -164,8 +165,8 @@ enum Sealed<'a> {
 
 /// Saves all that was appended before.
 pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
-    let _turn = shared.turn.take().await;
-    flush_now(shared, Sealed::Nothing).await
+    let turn = shared.take_turn().await?;
+    turn.done(flush_now(shared, Sealed::Nothing).await)
 }
 
 /// Refuses what only whoever owns the series may do. Who posts has no fence in its commits: it
@@ -193,15 +194,15 @@ pub(super) async fn go_the_round(shared: &Arc<Shared>) -> Result<()> {
 /// long.
 async fn seal_resting(shared: &Arc<Shared>, after: Duration) -> Result<()> {
     only_an_owner(shared)?;
-    let _turn = shared.turn.take().await;
-    flush_now(shared, Sealed::Resting(after)).await
+    let turn = shared.take_turn().await?;
+    turn.done(flush_now(shared, Sealed::Resting(after)).await)
 }
 
 /// Takes in what transactions wrote before, and saves it.
 pub(super) async fn take_in(shared: &Arc<Shared>) -> Result<()> {
     only_an_owner(shared)?;
-    let _turn = shared.turn.take().await;
-    take_in_now(shared).await
+    let turn = shared.take_turn().await?;
+    turn.done(take_in_now(shared).await)
 }
 
 async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
@@ -237,7 +238,11 @@ fn save_taken(
 
 /// Takes in what was set aside of a series that was damaged and can be read again.
 pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose) -> Result<()> {
-    let _turn = shared.turn.take().await;
+    let turn = shared.take_turn().await?;
+    turn.done(take_back_now(shared, whose).await)
+}
+
+async fn take_back_now(shared: &Arc<Shared>, whose: &Whose) -> Result<()> {
     commit_steps(shared).await?;
     let Some(last) = back::last(shared, whose).await? else {
         return back::end(shared, whose).await;
@@ -264,12 +269,15 @@ pub(super) async fn sealed<T>(
     then: impl AsyncFnOnce() -> Result<T>,
 ) -> Result<T> {
     only_an_owner(shared)?;
-    let _turn = shared.turn.take().await;
-    take_in_now(shared).await?;
-    let cell = shared.in_memory(id, name);
-    flush_now(shared, cell.as_ref().map_or(Sealed::Nothing, |cell| Sealed::Series(cell, span)))
-        .await?;
-    then().await
+    let turn = shared.take_turn().await?;
+    let all = async {
+        take_in_now(shared).await?;
+        let cell = shared.in_memory(id, name);
+        let sealed = cell.as_ref().map_or(Sealed::Nothing, |cell| Sealed::Series(cell, span));
+        flush_now(shared, sealed).await?;
+        then().await
+    };
+    turn.done(all.await)
 }
 
 /// Saves everything; for whoever has the turn.

@@ -245,8 +245,8 @@ pub(super) async fn learn(shared: &Arc<Shared>) -> Result<bool> {
         *lock(&shared.rolls.known) = Arc::new(Known::of_any(row));
         return Ok(true);
     }
-    let _turn = shared.turn.take().await;
-    learn_now(shared).await?;
+    let turn = shared.take_turn().await?;
+    turn.done(learn_now(shared).await)?;
     Ok(true)
 }
 
