@@ -6,7 +6,8 @@ use plinth::{Database, Local};
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{
-    Direction, Keeping, Metrics, Retention, Rollup, Series, SeriesStore, Settings, Summary, Value,
+    Direction, Keeping, Metrics, Query, Retention, Rollup, Series, SeriesStore, Settings, Summary,
+    Value,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -501,27 +502,58 @@ fn a_rule_that_is_said_again_is_changed() {
     assert_eq!(count(&series), 600);
 }
 
+/// Puts this in the place of the rules: what they were.
+fn replace_rules(db: &Database, value: &[u8]) -> Vec<u8> {
+    let tr = db.create_transaction();
+    tr.set_option(plinth::TransactionOption::AccessSystemKeys).unwrap();
+    let rows = tr.range(&b"\xff\x02/plinth/series/"[..]..&b"\xff\x02/plinth/series0"[..]);
+    let rows = block_on(rows.collect()).unwrap();
+    let rules = rows.into_iter().find(|row| row.value.starts_with(b"{\"format\":")).unwrap();
+    tr.set(&rules.key, value);
+    block_on(tr.commit()).unwrap();
+    rules.value.to_vec()
+}
+
+/// What is said beside the counts of all series of a metric.
+fn warning(store: &SeriesStore, query: &str) -> Option<&'static str> {
+    let query = Query::parse(query.as_bytes()).unwrap();
+    block_on(async {
+        let mut answer = store.query(&query).await.unwrap();
+        while answer.next().await.unwrap().is_some() {}
+        answer.warning()
+    })
+}
+
+/// Where rules were a later version's, what only buckets have was left out, and nobody was told.
+#[test]
+fn points_that_have_gone_are_said_to_be_missing_where_nobody_can_read_the_rules() {
+    const ALL: &str = r#"{"aggregate": {"m": "count"}, "range": {"from": "0s", "to": "600s"}}"#;
+    const ROWS: &str = r#"{"select": "m", "range": {"from": "0s", "to": "600s"}}"#;
+    const LAST: &str = r#"{"aggregate": {"m": "count"}, "range": {"from": "590s", "to": "600s"}}"#;
+    let (db, store, _) = rolled();
+    block_on(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
+    assert_eq!(warning(&store, ALL), None);
+    let rules = replace_rules(&db, b"{\"format\":2}");
+    let view = block_on(SeriesStore::view(&db, Settings::default())).unwrap();
+    drop(store);
+    let store = block_on(SeriesStore::open_with(&db, settings(50))).unwrap();
+    for store in [&view, &store] {
+        assert!(warning(store, ALL).is_some_and(|why| why.contains("points have gone")));
+        assert!(warning(store, ROWS).is_some());
+        assert_eq!(warning(store, LAST), None);
+    }
+    replace_rules(&db, &rules);
+    block_on(store.roll_up()).unwrap();
+    assert_eq!(warning(&store, ALL), None);
+}
+
 /// Rules of a later version kept the owner from opening: no points were taken.
 #[test]
 fn rules_that_nobody_can_read_stop_rollups_and_nothing_else() {
     let (db, store, series) = rolled();
     block_on(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
     assert_eq!(count(&series), 600);
-    let begin = || {
-        let tr = db.create_transaction();
-        tr.set_option(plinth::TransactionOption::AccessSystemKeys).unwrap();
-        tr
-    };
-    let rows = begin().range(&b"\xff\x02/plinth/series/"[..]..&b"\xff\x02/plinth/series0"[..]);
-    let rows = block_on(rows.collect()).unwrap();
-    let rules = rows.into_iter().find(|row| row.value.starts_with(b"{\"format\":1")).unwrap();
-    let (key, rules) = (rules.key, rules.value);
-    let write = |value: &[u8]| {
-        let tr = begin();
-        tr.set(&key, value);
-        block_on(tr.commit()).unwrap();
-    };
-    write(b"{\"format\":2}");
+    let rules = replace_rules(&db, b"{\"format\":2}");
     let store = block_on(SeriesStore::open_with(&db, settings(50))).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
     series.append(700 * SECOND, 1.0).unwrap();
@@ -534,7 +566,7 @@ fn rules_that_nobody_can_read_stop_rollups_and_nothing_else() {
     assert!(why.to_string().contains("format 1 expected"), "{why}");
     assert!((61..=81).contains(&raw_points(&series)), "{}", raw_points(&series));
     // Whoever can read them has all that was there, and what changed meanwhile.
-    write(&rules);
+    replace_rules(&db, &rules);
     block_on(store.roll_up()).unwrap();
     assert_eq!(count(&series), 601);
     block_on(store.check_invariants()).unwrap();

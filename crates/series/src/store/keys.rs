@@ -353,6 +353,18 @@ impl Keys {
         self.pack(&(ROLLED,))
     }
 
+    /// A key behind those of all rollups.
+    pub(crate) fn behind_rolled(&self) -> Vec<u8> {
+        strinc(&self.all_rolled()).map(|end| end.to_vec()).unwrap_or_default()
+    }
+
+    /// The rule of such a key.
+    pub(crate) fn rule_of_rolled(&self, key: &[u8]) -> Result<u64> {
+        let state = self.under.unpack::<(i64, u64, Id)>(key).map(|(_, rule, _)| rule);
+        let row = || self.under.unpack::<(i64, u64, Id, i64)>(key).map(|(_, rule, ..)| rule);
+        state.or_else(|_| row()).map_err(|_| foreign(key))
+    }
+
     /// The key of how far a series is rolled up by a rule, with which those of its rows begin.
     pub(crate) fn rolled(&self, rule: u64, id: Id) -> Vec<u8> {
         self.pack(&(ROLLED, rule, id))

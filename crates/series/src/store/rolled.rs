@@ -114,7 +114,13 @@ impl Parts {
             now: Nothing,
             are_missing: false,
         };
-        if !series.shared.rolls.known().keeping.has(series.cell.name.metric()) {
+        let known = series.shared.rolls.known();
+        if known.fault.is_some() {
+            // There may be buckets, and nobody knows of which length.
+            parts.are_missing = have_gone_by_any(series, span).await?;
+            return Ok(parts);
+        }
+        if !known.keeping.has(series.cell.name.metric()) {
             return Ok(parts);
         }
         parts.series = Merged::look(series, span).await?;
@@ -179,6 +185,30 @@ impl Parts {
 }
 
 use Now::Nothing;
+
+/// Whether points of a span have gone by rules that nobody can read: how far they are is said of
+/// each rule alike.
+async fn have_gone_by_any(series: &Series, span: Span) -> Result<bool> {
+    let shared = &series.shared;
+    let reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
+    let (keys, mut rule) = (&reader.keys, 0);
+    loop {
+        let next = RangeOptions::from(keys.rolled_by(rule)..keys.behind_rolled()).limit(1);
+        let Some(row) = reader.page(next).await?.pop() else { return Ok(false) };
+        rule = keys.rule_of_rolled(&row.key)?;
+        let state = vec![keys.rolled(rule, reader.id)];
+        let (states, _) = reader.states(state, keys.changes(reader.id)).await?;
+        let state = states.into_iter().flatten().next().map(|state| State::decode(&state));
+        match state {
+            Some(Ok(state)) if state.gone <= span.first => {}
+            // Of what is in another form it isn't known either.
+            Some(_) => return Ok(true),
+            None => {}
+        }
+        let Some(next) = rule.checked_add(1) else { return Ok(false) };
+        rule = next;
+    }
+}
 
 impl Rolled {
     /// What there is; the series was looked at for what waits.

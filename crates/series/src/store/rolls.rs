@@ -22,7 +22,7 @@ use crate::rollup::{Keeping, Rollup, begin_of};
 use crate::tree::Span;
 use plinth_client::{Database, Transaction};
 use plinth_env::Burst;
-use plinth_types::{Bytes, strinc};
+use plinth_types::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -258,7 +258,7 @@ pub(super) async fn learn_now(shared: &Shared) -> Result<()> {
         if known.row.is_some() && known.fault.is_none() {
             shared.check_owner(&tr).await?;
             let keys = &shared.keys;
-            let end = strinc(&keys.all_rolled()).map(|end| end.to_vec()).unwrap_or_default();
+            let end = keys.behind_rolled();
             for (first, behind) in known.keeping.gone() {
                 let behind = if behind == u64::MAX { end.clone() } else { keys.rolled_by(behind) };
                 tr.clear_range(keys.rolled_by(first), behind);
