@@ -2,8 +2,9 @@
 //! while only, buckets say what all points said that they were made of, and what can still be asked
 //! of points is the same with them and without.
 
-use plinth::{Database, Local};
+use plinth::{Builder, Database, Local};
 use plinth_env::block_on;
+use plinth_env::simulated::Simulation;
 use plinth_series::workload::Random;
 use plinth_series::{
     Direction, Keeping, Metrics, Query, Retention, Rollup, Series, SeriesStore, Settings, Summary,
@@ -545,6 +546,59 @@ fn points_that_have_gone_are_said_to_be_missing_where_nobody_can_read_the_rules(
     replace_rules(&db, &rules);
     block_on(store.roll_up()).unwrap();
     assert_eq!(warning(&store, ALL), None);
+}
+
+/// A query that had begun read fewer points than there were, as of no time, and nobody was told:
+/// what it was to read as points went, and it knew of no buckets.
+#[test]
+fn points_that_go_while_they_are_read_fail_whoever_reads_them() {
+    let (_db, store, series) = rolled();
+    let all = async |mut groups: plinth_series::GroupStream| {
+        let mut count = 0;
+        while let Some((_, group)) = groups.next().await? {
+            count += group.count;
+        }
+        Ok::<_, plinth_series::Error>(count)
+    };
+    block_on(async {
+        let groups = || series.group_aggregate(.., 10 * SECOND as u64);
+        let before = groups().await.unwrap();
+        // What lies behind all that goes is read as before.
+        let behind = series.group_aggregate(560 * SECOND.., 10 * SECOND as u64).await.unwrap();
+        store.forget(&Retention::default(), 600 * SECOND).await.unwrap();
+        let why = all(before).await.unwrap_err();
+        assert!(why.to_string().contains("ask again"), "{why}");
+        assert_eq!(all(behind).await.unwrap(), 40);
+        assert_eq!(all(groups().await.unwrap()).await.unwrap(), 600);
+    });
+}
+
+/// The same of one that has read some of them, and goes on when its version can be read no more.
+#[test]
+fn points_that_go_in_the_middle_of_a_long_query_fail_it() {
+    let simulation = Simulation::new(3);
+    let env = simulation.process("machine");
+    let db = simulation.run_until(Builder::new("/db").env(env).open_async()).unwrap();
+    let (db, raw) = (db.into_database(), Some(Duration::from_mins(1)));
+    let settings = Settings { seal_after: None, ..settings(50) };
+    let change = |keeping: &mut Keeping| keeping.add(Rollup { raw, ..rollup("*", 10) });
+    let changed = SeriesStore::change_keeping(&db, &settings, change);
+    simulation.run_until(changed).unwrap();
+    let store = simulation.run_until(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = simulation.run_until(store.series("m a=1")).unwrap();
+    (0..600).for_each(|second| series.append(second * SECOND, 1.0).unwrap());
+    simulation.run_until(store.sync()).unwrap();
+    let mut groups = simulation.run_until(series.group_aggregate(.., 7 * SECOND as u64)).unwrap();
+    assert!(simulation.run_until(groups.next()).unwrap().is_some());
+    simulation.run_until(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
+    simulation.run_for(Duration::from_secs(20));
+    let why = loop {
+        match simulation.run_until(groups.next()) {
+            Ok(group) => assert!(group.is_some(), "it ends as if all were there"),
+            Err(why) => break why,
+        }
+    };
+    assert!(why.to_string().contains("ask again"), "{why}");
 }
 
 /// Rules of a later version kept the owner from opening: no points were taken.

@@ -15,7 +15,7 @@ use crate::value::{Point, Points};
 
 /// The pieces of a series, merged.
 pub(super) struct Merged {
-    reader: Reader,
+    pub(super) reader: Reader,
     walk: Walk,
     pub(super) direction: Direction,
     /// What is in memory and not in the tree.

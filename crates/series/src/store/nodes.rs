@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::tree::{Address, Nodes, Span, Trunk, Twig, Write, decode_summary, encode_summaries};
 use plinth_client::{Database, KeyValue, RangeOptions, StreamingMode, Transaction};
 use plinth_types::Bytes;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One series' nodes, through one transaction.
 pub(crate) struct Through<'a> {
@@ -93,24 +94,32 @@ impl Nodes for Through<'_> {
 }
 
 /// One series' nodes, whatever the version.
-#[derive(Clone)]
 pub(crate) struct Reader {
     tr: Transaction,
+    /// Whether it has gone on to another version.
+    is_renewed: AtomicBool,
     pub(crate) keys: Keys,
     pub(crate) id: Id,
 }
 
 impl Reader {
     pub(crate) fn new(database: &Database, keys: &Keys, id: Id) -> Self {
-        Self { tr: database.create_transaction(), keys: keys.clone(), id }
+        let (tr, is_renewed) = (database.create_transaction(), AtomicBool::new(false));
+        Self { tr, is_renewed, keys: keys.clone(), id }
     }
 
     fn through(&self) -> Through<'_> {
         Through { tr: &self.tr, keys: &self.keys, id: self.id }
     }
 
+    /// Whether not all that it has read is of one version.
+    pub(super) fn is_renewed(&self) -> bool {
+        self.is_renewed.load(Ordering::Relaxed)
+    }
+
     /// Waits as the error says and begins anew; gives the error back if that does not help.
     async fn again(&self, error: Error) -> Result<()> {
+        self.is_renewed.store(true, Ordering::Relaxed);
         retry::again(&self.tr, error).await
     }
 

@@ -99,10 +99,14 @@ impl Series {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         let sealed = remove::last_sealed(shared, id, name).await?;
         let tr = shared.database.create_transaction();
+        shared.rolls.begin_to_forget();
         loop {
             match try_forget(shared, &tr, self, (known, first, sealed)).await {
                 Err(error) => retry::again(&tr, error).await?,
-                result => return result,
+                result => {
+                    shared.rolls.have_forgotten();
+                    return result;
+                }
             }
         }
     }

@@ -13,15 +13,20 @@
 //! counted when it is rolled up (`roll.rs`), and a bucket of which some were deleted isn't there
 //! any more.
 //!
+//! What is planned is read later, and points may go meanwhile of which there were no buckets, or
+//! others were to be read. So whoever begins to read points looks at whether some went, at the
+//! version at which he reads; and again if he had to go on to another one. What went can't be had:
+//! he is told to ask again.
+//!
 //! Of several rules the one with the longest buckets that fit is taken; where that has none yet, or
 //! no more, the next one.
 
-use super::Series;
 use super::keys::Keys;
 use super::merged::Merged;
 use super::nodes::Reader;
 use super::raw::aligned;
 use super::rolls::{Change, State, spans};
+use super::{Role, Series, Shared};
 use crate::error::Result;
 use crate::rollup::{Columns, Needed, begin_of, end_of};
 use crate::tree::{Direction, Piece, Span, Summary};
@@ -85,14 +90,26 @@ pub(crate) struct Parts {
     needed: Needed,
     stretches: VecDeque<Stretch>,
     now: Now,
+    /// What it was planned by, if there are buckets.
+    planned: Option<Planned>,
     /// Whether points have gone that were asked for, and no buckets are in their place.
     pub(crate) are_missing: bool,
+}
+
+/// When it was planned what is read.
+#[derive(Clone, Copy)]
+struct Planned {
+    /// While it says so, no points have gone since: see [`Rolls::none_go`](super::rolls::Rolls).
+    none_went: Option<u64>,
+    /// Before which time points had gone.
+    gone: i64,
 }
 
 /// What is being read.
 enum Now {
     Nothing,
-    Points(Box<Merged>),
+    /// Points of a span.
+    Points(Box<Merged>, Span),
     Rows(Rows),
 }
 
@@ -112,6 +129,7 @@ impl Parts {
             needed,
             stretches: VecDeque::from([Stretch::Points(span)]),
             now: Nothing,
+            planned: None,
             are_missing: false,
         };
         let known = series.shared.rolls.known();
@@ -124,7 +142,9 @@ impl Parts {
             return Ok(parts);
         }
         parts.series = Merged::look(series, span).await?;
+        let none_went = series.shared.none_go();
         parts.rolled = Rolled::look(&parts.series).await?;
+        parts.planned = Some(Planned { none_went, gone: parts.rolled.gone() });
         let mut stretches = parts.rolled.stretches(span, &fits);
         let is_missing = |stretch: &Stretch| match stretch {
             Stretch::Points(span) => parts.rolled.gone() > span.first,
@@ -150,7 +170,7 @@ impl Parts {
     /// How many points it holds that have not been asked for.
     pub(super) fn points_held(&self) -> usize {
         match &self.now {
-            Now::Points(merged) => merged.points_held(),
+            Now::Points(merged, _) => merged.points_held(),
             Now::Rows(_) | Now::Nothing => 0,
         }
     }
@@ -159,7 +179,13 @@ impl Parts {
     pub(crate) async fn next(&mut self, whole: impl Fn(&Summary) -> bool) -> Result<Option<Read>> {
         loop {
             let part = match &mut self.now {
-                Now::Points(merged) => merged.next(&whole).await?.map(Read::Piece),
+                Now::Points(merged, span) => {
+                    let piece = merged.next(&whole).await?;
+                    if piece.is_none() && merged.reader.is_renewed() {
+                        check_there(&self.series, self.planned, &merged.reader, *span).await?;
+                    }
+                    piece.map(Read::Piece)
+                }
                 Now::Rows(rows) => {
                     rows.next().await?.map(|row| Read::Buckets(Box::new(row), rows.every))
                 }
@@ -172,7 +198,8 @@ impl Parts {
                 None => return Ok(None),
                 Some(Stretch::Points(span)) => {
                     let merged = Merged::new(&self.series, span, self.direction).await?;
-                    Now::Points(Box::new(merged))
+                    check_there(&self.series, self.planned, &merged.reader, span).await?;
+                    Now::Points(Box::new(merged), span)
                 }
                 Some(Stretch::Buckets(place, begin, end)) => {
                     let rule = &self.rolled.rules[place];
@@ -185,6 +212,34 @@ impl Parts {
 }
 
 use Now::Nothing;
+
+/// Fails if points of a span have gone since it was planned to read them, as the reader sees it.
+async fn check_there(
+    series: &Series,
+    planned: Option<Planned>,
+    reader: &Reader,
+    span: Span,
+) -> Result<()> {
+    let Some(Planned { none_went, gone }) = planned else { return Ok(()) };
+    if none_went.is_some() && none_went == series.shared.none_go() {
+        return Ok(());
+    }
+    let (rules, _) = Rolled::rules(series, reader).await?;
+    let goes_on = rules.iter().map(|rule| rule.state.gone).max().unwrap_or(gone);
+    if goes_on <= gone.max(span.first) {
+        return Ok(());
+    }
+    let why = format!("points of {} went while they were read: ask again", series.cell.name);
+    Err(plinth_types::Error::transaction_too_old().with_detail(why).into())
+}
+
+impl Shared {
+    /// As [`Rolls::none_go`](super::rolls::Rolls), of all who could have them go: that is the
+    /// owner.
+    fn none_go(&self) -> Option<u64> {
+        matches!(self.role, Role::Owner { .. }).then(|| self.rolls.none_go()).flatten()
+    }
+}
 
 /// Whether points of a span have gone by rules that nobody can read: how far they are is said of
 /// each rule alike.
@@ -218,8 +273,20 @@ impl Rolled {
         late.sort_unstable_by_key(|point| point.time);
         let late = spans(late.into_iter().map(|point| point.time));
         let late = late.into_iter().map(|span| Change { span, is_deletion: false });
-        let known = shared.rolls.known();
         let reader = Reader::new(&shared.database, &shared.keys, id);
+        let (rules, rows) = Self::rules(series, &reader).await?;
+        let mut changes = late.collect::<Vec<_>>();
+        for row in rows {
+            changes.push(Change::of_key(&shared.keys, &row.key)?);
+        }
+        Ok(Self { rules, changes })
+    }
+
+    /// How far the series is by each rule, those with the longest buckets first, and the rows of
+    /// its changes.
+    async fn rules(series: &Series, reader: &Reader) -> Result<(Vec<Buckets>, Vec<KeyValue>)> {
+        let (shared, id) = (&series.shared, series.cell.id);
+        let known = shared.rolls.known();
         let of = known.keeping.of(series.cell.name.metric());
         let of: Vec<(u64, i64)> = of.map(|rollup| (rollup.id, rollup.every())).collect();
         let keys = of.iter().map(|(rule, _)| shared.keys.rolled(*rule, id)).collect();
@@ -230,11 +297,7 @@ impl Rolled {
             rules.push(Buckets { rule, every, state: State::decode(&state)? });
         }
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.every));
-        let mut changes = late.collect::<Vec<_>>();
-        for row in rows {
-            changes.push(Change::of_key(&shared.keys, &row.key)?);
-        }
-        Ok(Self { rules, changes })
+        Ok((rules, rows))
     }
 
     /// Before which time points have gone.

@@ -24,6 +24,7 @@ use plinth_client::{Database, Transaction};
 use plinth_env::Burst;
 use plinth_types::Bytes;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -145,6 +146,15 @@ pub(super) struct Rolls {
     progress: Mutex<Progress>,
     failures: Burst,
     too_late: Burst,
+    forgetting: Forgetting,
+}
+
+/// How often points went that are rolled up, as far as this process has them go: how often it was
+/// begun, and up to which of these all are over.
+#[derive(Default)]
+struct Forgetting {
+    begun: AtomicU64,
+    over: AtomicU64,
 }
 
 /// How far rollups are with series that were there before their rule, or before the store was
@@ -192,6 +202,23 @@ impl Rolls {
         let is_due =
             |_: &Id, due: &mut Due| all || due.leaves >= LEAVES || due.changed.is_some_and(is_old);
         lock(&self.due).extract_if(.., is_due).map(|(id, due)| (id, due.name)).collect()
+    }
+
+    /// Points are about to go that are rolled up, for whoever has the turn.
+    pub(super) fn begin_to_forget(&self) {
+        self.forgetting.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// They went, or didn't, and nothing of it is under way.
+    pub(super) fn have_forgotten(&self) {
+        let begun = self.forgetting.begun.load(Ordering::SeqCst);
+        self.forgetting.over.store(begun, Ordering::SeqCst);
+    }
+
+    /// While none go here, what stays the same until some do.
+    pub(super) fn none_go(&self) -> Option<u64> {
+        let begun = self.forgetting.begun.load(Ordering::SeqCst);
+        (self.forgetting.over.load(Ordering::SeqCst) == begun).then_some(begun)
     }
 
     pub(super) fn progress(&self) -> Progress {
