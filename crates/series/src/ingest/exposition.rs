@@ -2,8 +2,9 @@
 //! sample a line, and comments that say what metrics are.
 //!
 //! Blanks are where anybody may put them; a label's value has `\\`, `\"` and `\n` for what can't
-//! stand in it. Times are milliseconds; a sample without one is of the moment that the session was
-//! told. Of OpenMetrics' own parts exemplars, behind `#`, are taken, and `# EOF` is passed over.
+//! stand in it, and what a metric is about the first and the last of these. Times are milliseconds;
+//! a sample without one is of the moment that the session was told. Of OpenMetrics' own parts
+//! exemplars, behind `#`, are taken, and `# EOF` is passed over.
 
 use super::Sample;
 use super::influx::Clock;
@@ -55,7 +56,7 @@ impl Comments {
         }
         match word {
             b"TYPE" => self.1 = kind(text.trim_ascii()),
-            _ => self.2 = text.trim_ascii().to_vec(),
+            _ => self.2 = plain_help(text.trim_ascii()),
         }
         Some((&self.0, self.1, &self.2))
     }
@@ -280,6 +281,21 @@ pub(super) fn labels_of(name: &[u8]) -> Result<(Vec<u8>, Labels), String> {
         };
     }
     Ok((metric, labels))
+}
+
+/// What a metric is about, as it was before `\\` and `\n` were put for what can't stand there.
+fn plain_help(mut text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    while let [first, more @ ..] = text {
+        let (byte, rest) = match (first, more) {
+            (b'\\', [b'n', rest @ ..]) => (b'\n', rest),
+            (b'\\', [b'\\', rest @ ..]) => (b'\\', rest),
+            _ => (*first, more),
+        };
+        plain.push(byte);
+        text = rest;
+    }
+    plain
 }
 
 /// What stands in quotes, and what is behind them.

@@ -69,6 +69,16 @@ fn both_formats_of_text_are_read() {
     }
 }
 
+/// They were kept, and shown, as they stand in the text.
+#[test]
+fn what_a_metric_is_about_may_have_line_ends_and_backslashes() {
+    let text = r"# HELP m one\\nline\nanother \\ \x \\".to_owned() + "\n# TYPE m gauge\n# EOF\n";
+    for kind in [TEXT, OPEN_METRICS] {
+        let found = samples(kind, text.as_bytes()).unwrap();
+        assert_eq!(found, ["m gauge one\\nline\nanother \\ \\x \\"]);
+    }
+}
+
 #[test]
 fn an_exemplar_that_is_none_costs_its_sample_nothing() {
     let exemplar = |behind: &str| {
