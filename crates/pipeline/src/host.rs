@@ -45,6 +45,7 @@ use plinth_types::{
     KeySelector, KeySpace, Located, Quorum, RangeRead, RangeResult, Standing, Version, planted,
     probe,
 };
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -314,11 +315,20 @@ impl Inner {
             health: &self.health,
         };
         let mut last_trouble = None;
-        for round in 0.. {
-            for source in sources(node) {
-                match taker.take_from(source, needed, round).await {
+        // How often each said nothing.
+        let mut silent = BTreeMap::new();
+        loop {
+            let mut sources = sources(node);
+            sources.sort_by_key(|source| silent.get(source).is_some());
+            for source in sources {
+                let times = silent.get(&source).copied().unwrap_or(0);
+                match taker.take_from(source, needed, times).await {
                     Ok(taken) => return taken,
                     Err(error) => {
+                        match error {
+                            NodeError::Silent(_) => silent.insert(source, times + 1),
+                            _ => silent.remove(&source),
+                        };
                         self.progress.change(|now| {
                             (now.source, now.taken_bytes) = (None, 0);
                             now.trouble = Some(error.clone());
@@ -333,10 +343,9 @@ impl Inner {
             }
             race(self.health.until_over(), self.env.sleep(PAUSE)).await;
             if self.health.is_over() || node.is_over() {
-                break;
+                return None;
             }
         }
-        None
     }
 
     /// Puts the new state in the place of the old one.

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// What doesn't come within this time is asked for again: at first, and at most. It is twice as long
 /// as the last chunk took to come, since one that is on a slow way would only be sent twice; before
-/// the first it is twice as long in each round in which nobody gave anything.
+/// the first it is twice as long each time that this node has said nothing before.
 const PATIENCE: Duration = Duration::from_millis(500);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 /// Asked for so many times in vain, and somebody else is asked.
@@ -127,8 +127,8 @@ struct Wait {
 }
 
 impl Wait {
-    fn new(now: Duration, round: u32) -> Self {
-        let patience = PATIENCE.saturating_mul(1 << round.min(8)).min(LONGEST_PATIENCE);
+    fn new(now: Duration, times: u32) -> Self {
+        let patience = PATIENCE.saturating_mul(1 << times.min(8)).min(LONGEST_PATIENCE);
         Self { heard: now, since: now, patience, silent: 0 }
     }
 
@@ -157,7 +157,7 @@ impl Wait {
 }
 
 impl Taker<'_> {
-    /// Takes all rows from this node, in this round of asking all. `None` if they are not needed any more: entries came after
+    /// Takes all rows from this node, which was silent so many times. `None` if they are not needed any more: entries came after
     /// all, or the node closes.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Taker<'_> {
         &self,
         source: NodeId,
         needed: EntryId,
-        round: u32,
+        times: u32,
     ) -> NodeResult<Option<Import>> {
         self.arrivals.clear();
         let now = self.env.now();
@@ -181,7 +181,7 @@ impl Taker<'_> {
             import: None,
             told: now,
             held: now,
-            wait: Wait::new(now, round),
+            wait: Wait::new(now, times),
         };
         let taken = self.take_all(&mut transfer).await;
         match (taken, transfer.import) {

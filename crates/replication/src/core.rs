@@ -21,6 +21,7 @@
 mod elections;
 mod heard;
 mod planted;
+mod probing;
 mod rows;
 mod sums;
 
@@ -40,6 +41,7 @@ use crate::stand::{Role, Stand};
 use crate::terms::{EntryId, Store, Terms};
 use elections::InVain;
 use heard::Heard;
+use probing::Probing;
 use sums::Sums;
 
 /// Who a node is, and among whom.
@@ -187,6 +189,9 @@ pub struct Core {
     /// is work to do of what arrived.
     rest: Option<Message>,
     in_vain: InVain,
+    /// For so many ticks a node that has no entry is sent entries, however long the log is.
+    entries_for_voters: u32,
+    probing: Probing,
 }
 
 impl Core {
@@ -261,6 +266,8 @@ impl Core {
             lacks: Lacks { known_besides: begin.index, ..Lacks::default() },
             rest: None,
             in_vain: InVain::default(),
+            entries_for_voters: 0,
+            probing: Probing::default(),
         };
         core.guard();
         Ok(core)
@@ -348,7 +355,7 @@ impl Core {
         }
         // What it says was noted, and only who leads has asked.
         let leads = self.node.raft.state == StateRole::Leader;
-        if message.kind == MessageKind::HeartbeatReply && !leads {
+        if message.kind == MessageKind::HeartbeatReply && (!leads || self.is_only_there(message)) {
             return Ok(());
         }
         let committed = self.node.raft.raft_log.committed;

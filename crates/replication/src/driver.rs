@@ -213,9 +213,9 @@ impl Driver {
         if !self.syncing.is_stalled(now) {
             return;
         }
-        let committed = self.core.committed();
-        let serves = self.leading.begun.is_some_and(|begun| committed >= begun.index);
-        if serves && self.core.is_behind_another_disk() && self.syncing.gives_way(now) {
+        // Others have synced an entry of this term: none is thrown away unseen.
+        let has_begun = self.core.stand().committed.is_some();
+        if has_begun && self.core.is_behind_another_disk() && self.syncing.gives_way(now) {
             probe!("replication: a leader whose disk stalls gives way");
             self.core.hand_over();
         }

@@ -21,6 +21,8 @@ struct World {
     /// When which node has synced what.
     due: Vec<(u64, usize, u64)>,
     mail: Vec<Message>,
+    /// Whose syncs take longer.
+    slow: Option<(usize, u64)>,
     /// Who neither hears nor is heard.
     cut: BTreeSet<u64>,
     /// How many bytes each is told that its log has.
@@ -48,7 +50,7 @@ impl World {
             |id| Core::new(config(id), Terms::new(EntryId::default()), Promise::default()).unwrap();
         let (due, mail, cut, told_rows) = Default::default();
         let nodes = (1..=3).map(node).collect();
-        Self { nodes, now: 0, sync, due, mail, cut, log_bytes: 0, told_rows }
+        Self { nodes, now: 0, sync, due, mail, slow: None, cut, log_bytes: 0, told_rows }
     }
 
     fn tick(&mut self) {
@@ -75,7 +77,9 @@ impl World {
             while let Some(work) = node.work() {
                 self.mail.extend(work.send);
                 if work.needs_sync {
-                    self.due.push((now + self.sync, at, work.ticket));
+                    let slow = self.slow.filter(|(slow, _)| *slow == at);
+                    let sync = slow.map_or(self.sync, |(_, ticks)| ticks);
+                    self.due.push((now + sync, at, work.ticket));
                 }
             }
             node.check_invariants();
@@ -149,5 +153,33 @@ fn a_voter_without_entries_is_sent_them_however_long_the_log_is() {
         let goes_on = world.commit(3_000);
         assert!(goes_on.is_some(), "seed {seed}: {:?}", world.nodes);
         assert!(world.nodes[2].terms().last().index > 0, "seed {seed}: it has entries");
+        assert_eq!(world.told_rows, BTreeSet::new(), "seed {seed}");
     }
+}
+
+/// Answers to heartbeats overtake syncs, and each of them had a leader send a follower with a slow
+/// disk the same entries again.
+#[test]
+fn a_follower_with_a_slow_disk_is_not_sent_the_same_with_each_heartbeat() {
+    let mut world = World::new(3, 2);
+    let leader = world.commit(1_000).expect("a leader");
+    let slow = (leader + 1) % 3;
+    // It was away for a while, so nothing is known of what it has.
+    world.cut.insert(slow as u64 + 1);
+    for _ in 0..20 {
+        world.commit(1_000).expect("a commit");
+    }
+    world.cut.clear();
+    world.slow = Some((slow, 400));
+    let (mut sent, mut ticks) = (0, 0);
+    while world.nodes[slow].committed() < world.nodes[leader].committed() {
+        world.tick();
+        let is_sent = |one: &&Message| {
+            one.kind == MessageKind::Append && one.to == slow as u64 + 1 && !one.entries.is_empty()
+        };
+        sent += world.mail.iter().filter(is_sent).count();
+        ticks += 1;
+        assert!(ticks < 5_000, "it doesn't catch up");
+    }
+    assert!(sent <= 2 + ticks / 20, "{sent} appends in {ticks} ticks");
 }

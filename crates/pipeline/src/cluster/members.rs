@@ -110,14 +110,15 @@ async fn take_step(this: &Participant) -> NodeResult<bool> {
 
 fn next_step(this: &Participant, wish: &Wish) -> Step {
     let standing = this.standing();
+    let is_near = |synced: u64| synced > 0 && synced + NEAR > standing.committed_index;
     let is_ready = |node: NodeId| {
         let known = standing.followers.iter().find(|other| other.node == node);
-        let is_near = |synced: u64| synced > 0 && synced + NEAR > standing.committed_index;
         known.is_some_and(|other| other.is_active && is_near(other.synced))
     };
-    // One that had no time yet to say anything to a new leader may be gone.
+    // One that had no time yet to say anything to a new leader may be gone; and one that answers
+    // and syncs nothing is no part of a majority.
     let is_here = |node: NodeId| {
-        let is_heard = |other: &Follower| other.is_active && other.synced > 0;
+        let is_heard = |other: &Follower| other.is_active && is_near(other.synced);
         standing.followers.iter().any(|other| other.node == node && is_heard(other))
     };
     match plan(&standing.members, this.node, wish, is_ready, is_here) {

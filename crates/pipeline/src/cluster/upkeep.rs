@@ -34,6 +34,9 @@ const OUTDATED: Duration = Duration::from_secs(600);
 /// In so many steps what is kept for others is let go of.
 const STEPS: u64 = 16;
 
+/// By then whoever takes rows in has said again, behind a restart, which entries it needs.
+const RENEWED: Duration = Duration::from_secs(10);
+
 /// The name under which entries are kept for nodes that take rows in.
 const JOINING: &str = "joining";
 /// How many times what is kept for others anyhow may be kept for those.
@@ -75,9 +78,7 @@ pub(super) async fn run(this: Arc<Participant>) {
     let mut marked = None;
     let mut giving_up = GivingUp::default();
     let (first, opened) = (replica.newest(), replica.env.now());
-    if let Some(log) = &replica.log {
-        let_go_of_before(&**log, first, replica.config.follower_log_bytes);
-    }
+    let mut has_let_go = false;
     while !this.is_over() {
         race(replica.health.until_over(), replica.env.sleep(PERIOD)).await;
         if let Err(lost) = replica.check_place() {
@@ -110,6 +111,11 @@ pub(super) async fn run(this: Arc<Participant>) {
         hold_for_joining(&this, bound);
         let upto = kept.look(replica.counters.bytes_written.get(), newest, bound);
         if let Some(log) = &replica.log {
+            let since = replica.env.now().saturating_sub(opened);
+            if !has_let_go && since > RENEWED {
+                let_go_of_before(&**log, first, replica.config.follower_log_bytes);
+                has_let_go = true;
+            }
             let is_late = replica.env.now().saturating_sub(opened) > OUTDATED;
             let outdated = (is_late && log.outdated().0 > 0).then_some(first);
             if let Some(upto) = upto.max(outdated) {

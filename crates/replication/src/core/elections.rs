@@ -43,6 +43,7 @@ impl InVain {
 impl Core {
     /// Time passes.
     pub fn tick(&mut self) {
+        self.probing.tick();
         let is_unsynced = self.would_lead_unsynced() || self.has_unsynced_promise();
         if is_unsynced && self.node.raft.state != StateRole::Leader {
             return;

@@ -19,6 +19,9 @@ use plinth_types::probe;
 use raft::StateRole;
 use std::sync::PoisonError;
 
+/// So many ticks after it was last known that a voter has no entry it may still have none.
+const WAIT_FOR_VOTERS: u32 = 70;
+
 impl Core {
     /// The leader has no entries any more that it believes this node to lack, or more of them than
     /// it would send to a node that has none. If they are here all the same, because rows were
@@ -55,25 +58,30 @@ impl Core {
     pub fn look_at_size(&mut self, log_bytes: u64) {
         let is_long = log_bytes > self.config.most_log_bytes && self.committed > 0;
         let upto = self.entry(self.committed).filter(|_| is_long);
-        let wait_for_entries = self.has_voter_without_entries();
+        // `raft` forgets now and then who was there, and who leads doesn't know it at first.
+        let leads = self.node.raft.state == StateRole::Leader;
+        self.entries_for_voters = match !leads || self.has_voter_without_entries() {
+            true => WAIT_FOR_VOTERS,
+            false => self.entries_for_voters.saturating_sub(1),
+        };
+        let sends_entries = self.entries_for_voters > 0;
         let store = self.node.mut_store();
         match upto {
-            _ if wait_for_entries => store.rows_upto = None,
+            _ if sends_entries => store.rows_upto = None,
             Some(upto) => _ = store.rows_upto.get_or_insert(upto),
             None => {}
         }
     }
 
-    /// Whether a voter is here that has no entry. With one node gone nothing may be committed
-    /// without it, and nobody's rows reach any further.
+    /// Whether a voter is here that has no entry, as far as this leader knows. With one node gone
+    /// nothing may be committed without it, and nobody's rows reach any further.
     fn has_voter_without_entries(&self) -> bool {
-        let raft = &self.node.raft;
-        let voters = raft.prs().conf().voters();
-        raft.state == StateRole::Leader
-            && raft.prs().iter().any(|(id, progress)| {
-                let is_another = *id != self.config.id && voters.contains(*id);
-                is_another && progress.recent_active && progress.matched == 0
-            })
+        let prs = self.node.raft.prs();
+        let voters = prs.conf().voters();
+        prs.iter().any(|(id, progress)| {
+            let is_another = *id != self.config.id && voters.contains(*id);
+            is_another && progress.recent_active && progress.matched == 0
+        })
     }
 
     /// An entry that this node has let go of, or can't read any more, is what another one lacks. If

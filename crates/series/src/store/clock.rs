@@ -9,10 +9,10 @@
 //! make passes the one whose clock is behind holds the others back; and whoever's clock is wrong
 //! alone deletes a day too much in an hour, and is told of from the first pass on.
 //!
-//! A pass whose clock is behind what was noted goes by that clock: nothing goes too early then. But
-//! which of the two is wrong nobody knows, so what is noted goes back as slowly as it may go on. So
-//! a clock that was years ahead is undone in the time for which it was, and one that began in 1970
-//! until it was set holds nothing back for longer than that.
+//! A clock that goes back is followed at once, whichever of the two was wrong: nothing goes too early
+//! then, and beside a clock that is right one that is ahead gets no further than a day. But one that
+//! shows a time before 2020 had not been set yet. Nothing goes by it, and nothing is noted: else
+//! what came behind would go on from 1970, by a day an hour.
 
 use super::{SeriesStore, retry};
 use crate::codec::reader::Reader;
@@ -23,8 +23,7 @@ use plinth_types::version::VERSIONS_PER_SECOND;
 /// caught up in a day and a half.
 const RATE: i64 = 24;
 const SECOND: i64 = 1_000_000_000;
-/// The first moment of 2020: a clock that shows less is wrong, and notes nothing where nothing is
-/// known of the passes before.
+/// The first moment of 2020: a clock that shows less has not been set.
 const PLAUSIBLE: i64 = 1_577_836_800 * SECOND;
 
 /// The time by which the last pass went, and when that was.
@@ -49,14 +48,23 @@ impl Mark {
         Ok(Self { time, version })
     }
 
-    /// The time by which a pass goes at a version, whose clock shows `wall`; and what is noted.
-    fn next(self, wall: i64, version: i64) -> (i64, Self) {
+    /// The time by which a pass goes at a version, whose clock shows `wall`.
+    fn next(self, wall: i64, version: i64) -> Self {
         // Less than before in a database that was restored, say.
         let passed = version.saturating_sub(self.version).max(0);
         let passed = i128::from(passed) * i128::from(SECOND) / i128::from(VERSIONS_PER_SECOND);
-        let reach = i64::try_from(i128::from(RATE) * passed).unwrap_or(i64::MAX);
-        let time = self.time.saturating_add(reach).min(wall);
-        (time, Self { time: time.max(self.time.saturating_sub(reach)), version })
+        let most = i128::from(self.time) + i128::from(RATE) * passed;
+        let time = i64::try_from(most).unwrap_or(i64::MAX).min(wall);
+        Self { time, version }
+    }
+
+    /// The same of the pass behind this one, if there was one; and what is noted of it.
+    fn step(before: Option<Self>, wall: i64, version: i64) -> (i64, Option<Self>) {
+        if wall < PLAUSIBLE {
+            return (wall, None);
+        }
+        let mark = before.map_or(Self { time: wall, version }, |mark| mark.next(wall, version));
+        (mark.time, Some(mark))
     }
 }
 
@@ -74,12 +82,9 @@ impl SeriesStore {
         retry::transact_all(&shared.database, |tr| async move {
             let row = tr.get(key).await?;
             let version = tr.get_read_version().await?;
-            let (time, mark) = match row.as_deref().map(Mark::decode).transpose()? {
-                Some(mark) => mark.next(wall, version),
-                None if wall < PLAUSIBLE => return Ok(wall),
-                None => (wall, Mark { time: wall, version }),
-            };
-            tr.set(key, mark.encode());
+            let before = row.as_deref().map(Mark::decode).transpose()?;
+            let (time, mark) = Mark::step(before, wall, version);
+            mark.iter().for_each(|mark| tr.set(key, mark.encode()));
             Ok(time)
         })
         .await
@@ -100,42 +105,63 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_leaps_is_followed_slowly_and_one_that_is_behind_at_once() {
+    fn a_clock_that_leaps_is_followed_slowly_and_one_that_goes_back_at_once() {
         let next = |wall: i64, version: i64| {
-            let before = mark(hours(1000), hours(5));
-            let (time, mark) = before.next(wall * SECOND, version * VERSIONS_PER_SECOND);
-            (time / SECOND, mark)
+            mark(hours(1000), hours(5)).next(wall * SECOND, version * VERSIONS_PER_SECOND)
         };
-        let same = |time: i64, version: i64| (time, mark(time, version));
-        assert_eq!(next(hours(1001), hours(6)), same(hours(1001), hours(6)));
-        assert_eq!(next(hours(90_000), hours(6)), same(hours(1024), hours(6)));
-        assert_eq!(next(hours(980), hours(6)), same(hours(980), hours(6)));
-        assert_eq!(next(hours(900), hours(6)), (hours(900), mark(hours(976), hours(6))));
-        assert_eq!(next(hours(90_000), hours(1)), same(hours(1000), hours(1)));
-        let end = i64::MAX / SECOND;
-        assert_eq!(next(end, i64::MAX / VERSIONS_PER_SECOND).0, end);
-        let (_, far) = Mark { time: i64::MIN, version: i64::MIN }.next(i64::MAX, i64::MAX);
+        assert_eq!(next(hours(1001), hours(6)), mark(hours(1001), hours(6)));
+        assert_eq!(next(hours(90_000), hours(6)), mark(hours(1024), hours(6)));
+        assert_eq!(next(hours(900), hours(6)), mark(hours(900), hours(6)));
+        assert_eq!(next(hours(90_000), hours(1)), mark(hours(1000), hours(1)));
+        assert_eq!(
+            next(i64::MAX / SECOND, i64::MAX / VERSIONS_PER_SECOND).time / SECOND,
+            i64::MAX / SECOND
+        );
+        let far = Mark { time: i64::MIN, version: i64::MIN }.next(i64::MAX, i64::MAX);
         assert!(Mark::decode(&far.encode()).unwrap() == far && Mark::decode(&[0; 17]).is_err());
+    }
+
+    fn step(before: Option<Mark>, wall: i64, at: i64) -> (i64, Option<Mark>) {
+        let (time, noted) = Mark::step(before, wall * SECOND, at * VERSIONS_PER_SECOND);
+        (time / SECOND, noted)
     }
 
     /// One pass by a clock that had not been set yet kept points for years: what was noted began
     /// anew in 1970, and went on from there.
     #[test]
-    fn one_pass_in_1970_delays_the_next_ones_by_hours() {
+    fn a_pass_in_1970_is_not_gone_by_afterwards() {
         let now = hours(480_000);
-        let next = |mark: Mark, at: i64| mark.next((now + at) * SECOND, at * VERSIONS_PER_SECOND);
-        let (time, noted) = mark(now, 0).next(60 * SECOND, hours(1) * VERSIONS_PER_SECOND);
-        assert_eq!(time, 60 * SECOND, "nothing goes by a clock that is behind");
-        let (time, noted) = next(noted, hours(3));
-        assert_eq!(time, (now + hours(3)) * SECOND);
-        assert_eq!(next(noted, hours(4)).0, (now + hours(4)) * SECOND);
-        // Beside a clock that is right one that is ahead goes no further, however long.
-        let mut noted = mark(now, 0);
-        for at in (2..200).step_by(2) {
-            let far = i64::MAX;
-            let (time, ahead) = noted.next(far, hours(at - 1) * VERSIONS_PER_SECOND);
-            assert!(time <= (now + hours(at + 24)) * SECOND, "{at}");
-            noted = next(ahead, hours(at)).1;
+        for before in [None, Some(mark(now, 0))] {
+            assert_eq!(step(before, 60, hours(1)), (60, None), "{before:?}: nothing goes");
         }
+        let (time, _) = step(Some(mark(now, 0)), now + hours(2), hours(2));
+        assert_eq!(time, now + hours(2));
+    }
+
+    /// Where what was noted went back as slowly as it goes on, a clock that was years ahead, and
+    /// made its passes soon before one that was right, went by a time that was half a year ahead
+    /// within days.
+    #[test]
+    fn beside_a_clock_that_is_right_one_that_is_ahead_goes_no_further_than_a_day() {
+        let now = hours(480_000);
+        for minutes in [1, 5, 30, 55] {
+            let mut noted = Some(mark(now, 0));
+            for hour in 1..1000 {
+                let (ahead, right) = (hours(hour), hours(hour) + 60 * minutes);
+                let (time, after) = step(noted, now * 2, ahead);
+                assert!(time <= now + ahead + hours(24), "{minutes} minutes, hour {hour}");
+                noted = step(after, now + right, right).1;
+            }
+        }
+    }
+
+    /// The first pass is believed, and the next one that is right sets what it noted right.
+    #[test]
+    fn a_first_pass_that_was_years_ahead_is_undone_by_the_next() {
+        let now = hours(480_000);
+        let (_, noted) = step(None, now * 2, 0);
+        let (time, noted) = step(noted, now + hours(1), hours(1));
+        assert_eq!(time, now + hours(1));
+        assert_eq!(step(noted, now * 2, hours(2)).0, now + hours(25));
     }
 }

@@ -221,7 +221,11 @@ async fn check_there(
     span: Span,
 ) -> Result<()> {
     let Some(Planned { none_went, gone }) = planned else { return Ok(()) };
-    if none_went.is_some() && none_went == series.shared.none_go() {
+    // What is known in this process holds for as long as the version that it was planned at: at a
+    // later one somebody else may own the series.
+    let is_known = none_went.is_some() && none_went == series.shared.none_go();
+    // What had gone whole by then is told to be missing already.
+    if is_known && !reader.is_renewed() || gone > span.last {
         return Ok(());
     }
     let (rules, _) = Rolled::rules(series, reader).await?;
