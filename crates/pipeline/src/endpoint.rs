@@ -106,6 +106,19 @@ fn value_bytes(values: &[Option<Bytes>]) -> u64 {
     values.iter().flatten().map(|value| value.len() as u64).sum()
 }
 
+/// Fires a watch if its key's value is another by now.
+fn compare_watch(replica: &Arc<Replica>, key: Bytes, id: u64) {
+    let version = replica.newest();
+    let mut keys = KeyList::new();
+    keys.push(&key);
+    let read = replica.storage.get_many(version, KeySpace::System, &keys);
+    let replica = replica.clone();
+    read.on_complete(move |values| {
+        let value = values.map(|values| (version, values.into_iter().next().flatten()));
+        replica.watches.compare(&key, id, value);
+    });
+}
+
 impl Endpoint for InProcess {
     fn env(&self) -> &Env {
         &self.replica().env
@@ -249,15 +262,17 @@ impl Endpoint for InProcess {
             return self.watch_later(key, value, version);
         }
         let replica = self.replica();
-        let (id, reply) = replica.watches.add(key.clone(), value);
-        let version = replica.newest();
-        let mut keys = KeyList::new();
-        keys.push(&key);
-        let read = replica.storage.get_many(version, KeySpace::System, &keys);
+        let (id, reply, upto) = replica.watches.add(key.clone(), value);
+        if upto <= replica.newest() {
+            compare_watch(replica, key, id);
+            return reply;
+        }
+        let reached = replica.waiting.wait(&replica.env, upto, || replica.newest());
         let replica = replica.clone();
-        read.on_complete(move |values| {
-            let value = values.map(|values| (version, values.into_iter().next().flatten()));
-            replica.watches.compare(&key, id, value);
+        reached.on_complete(move |reached| match reached {
+            Ok(()) => compare_watch(&replica, key, id),
+            // Whoever watches asks again.
+            Err(error) => replica.watches.give_up(&key, id, error.into()),
         });
         reply
     }

@@ -157,6 +157,7 @@ impl Replica {
         prepared: Prepared,
         fired: &mut Vec<Promise<Version>>,
     ) {
+        self.watches.begin(entry.at.version);
         if self.watches.is_empty() {
             return self.writer().apply(prepared, entry.at, &mut entry.mutations(), None);
         }

@@ -2,8 +2,10 @@
 //!
 //! A watch remembers the value its transaction saw (or wrote). Whoever applies a batch tells
 //! [`Watches::changed`] of each key that changed; those watches that differ are fired once the
-//! batch is published. Registering looks at the present value after the watch is in the table, so
-//! that no change can slip between.
+//! batch is published. Registering looks at the value after the watch is in the table. Of a batch
+//! that is applied at that moment the watch may have been told nothing, and nothing of it can be
+//! read yet: so what it looks at is the value behind that batch ([`Watches::add`]), and no change
+//! can slip between.
 
 use crate::batch_lock::lock;
 use crate::failure::NodeError;
@@ -13,7 +15,7 @@ use plinth_types::{Bytes, Error, Version, planted, probe};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 struct Watch {
     id: u64,
@@ -99,6 +101,8 @@ pub(crate) struct Watches {
     table: Mutex<Table>,
     /// How many there are, so that a database without watches pays one load a key.
     count: AtomicUsize,
+    /// The version of the batch that was begun to be applied last.
+    applying: AtomicI64,
 }
 
 /// How many watches are looked at for each that is added, whether anybody still waits for them: so
@@ -115,15 +119,15 @@ impl Watches {
         value: Option<Bytes>,
         current: impl FnOnce() -> (Version, Option<Bytes>),
     ) -> Reply<Version> {
-        let (id, reply) = self.add(key.clone(), value);
+        let (id, reply, _) = self.add(key.clone(), value);
         let (version, now) = current();
         self.compare(&key, id, Ok((version, now)));
         reply
     }
 
-    /// Adds a watch on `key` for values other than `value`, which is to be compared with the newest
-    /// published one then ([`Watches::compare`]).
-    pub fn add(&self, key: Bytes, value: Option<Bytes>) -> (u64, Reply<Version>) {
+    /// Adds a watch on `key` for values other than `value`, which is to be compared then with what
+    /// was published last, and not before the version that this gives is ([`Watches::compare`]).
+    pub fn add(&self, key: Bytes, value: Option<Bytes>) -> (u64, Reply<Version>, Version) {
         let (promise, reply) = promise();
         let mut table = lock(&self.table);
         let abandoned = self.sweep(&mut table);
@@ -133,11 +137,17 @@ impl Watches {
         self.count.fetch_add(1, Ordering::SeqCst);
         drop(table);
         drop(abandoned);
-        (id, reply)
+        (id, reply, self.applying.load(Ordering::SeqCst))
     }
 
-    /// Fires a watch if its key's value, read at a version after it was added, is another; or if it
-    /// could not be read.
+    /// A batch of this version begins to be applied. Of what it changes are told those watches that
+    /// are there; who is added behind this hears of the version.
+    pub fn begin(&self, version: Version) {
+        self.applying.store(version, Ordering::SeqCst);
+    }
+
+    /// Fires a watch if its key's value, read at a version as [`Watches::add`] wants it, is another;
+    /// or if it could not be read.
     pub fn compare(&self, key: &Bytes, id: u64, now: StorageResult<(Version, Option<Bytes>)>) {
         let is_other = |watch: &Watch| now.as_ref().map_or(true, |(_, now)| *now != watch.value);
         let differs = lock(&self.table)
@@ -151,6 +161,13 @@ impl Watches {
         {
             probe!("pipeline: watch fires as it is registered");
             watch.promise.send(now.map(|(version, _)| version).map_err(Error::from));
+        }
+    }
+
+    /// Ends a watch with this error, if it has not fired.
+    pub fn give_up(&self, key: &[u8], id: u64, error: Error) {
+        if let Some(watch) = self.take(key, id) {
+            watch.promise.send(Err(error));
         }
     }
 
@@ -248,6 +265,23 @@ mod tests {
         Some(Bytes::from_static(text.as_bytes()))
     }
 
+    /// A watch that came between the moment at which a batch told of its changes and that at which
+    /// they could be read was told by neither.
+    #[test]
+    fn a_watch_that_comes_while_a_batch_is_applied_is_compared_behind_it() {
+        let watches = Watches::default();
+        let key = Bytes::from_static(b"k");
+        let (_, _, upto) = watches.add(Bytes::from_static(b"other"), bytes("x"));
+        assert_eq!(upto, 0, "nothing was applied");
+        let mut fired = Vec::new();
+        watches.begin(7);
+        watches.changed(&key, Some(b"b"), &mut fired);
+        let (id, mut reply, upto) = watches.add(key.clone(), bytes("a"));
+        assert!(fired.is_empty() && upto == 7);
+        watches.compare(&key, id, Ok((7, bytes("b"))));
+        assert_eq!(reply.try_take(), Some(Ok(7)));
+    }
+
     #[test]
     fn a_watch_fires_for_another_value_and_not_for_the_same() {
         let watches = Watches::default();
@@ -302,7 +336,7 @@ mod tests {
             let kind = random.below(8);
             match kind {
                 0..=4 => {
-                    let (_, reply) = watches.add(vec![key].into(), Some(vec![value].into()));
+                    let (_, reply, _) = watches.add(vec![key].into(), Some(vec![value].into()));
                     waiting.push((key, value, reply));
                 }
                 5 if !waiting.is_empty() => {

@@ -29,6 +29,9 @@ const PLACES: [&str; 6] = [
     "the task for checkpoints panics",
 ];
 
+/// What is planted is so for the whole process: one test at a time.
+static PLANTED: Mutex<()> = Mutex::new(());
+
 type Answers = Arc<Mutex<Vec<Result<CommitReply>>>>;
 
 /// Clients that commit one after the other until they are refused; gives what each was told last.
@@ -84,6 +87,7 @@ fn trial(place: &'static str, engine: EngineKind, seed: u64) {
 
 #[test]
 fn whoever_waits_is_answered_when_a_task_of_the_node_ends() {
+    let _one = PLANTED.lock();
     for place in PLACES {
         for engine in [EngineKind::Memory, EngineKind::Ssd] {
             (0..4).for_each(|seed| trial(place, engine, seed));
@@ -94,6 +98,7 @@ fn whoever_waits_is_answered_when_a_task_of_the_node_ends() {
 /// The task that catches up panicked, and the member was closed for ever, and well.
 #[test]
 fn a_member_that_can_catch_up_no_more_says_so() {
+    let _one = PLANTED.lock();
     // A new node takes rows where the log is longer than an eighth of this.
     let config = NodeConfig { follower_log_bytes: 80_000, ..NodeConfig::default() };
     let mut machines = Machines::new(58, 3, config);

@@ -106,7 +106,7 @@ fn an_entry_of_an_older_term_committed_by_counting_is_noticed() {
 
 #[test]
 fn a_vote_before_its_sync_is_noticed() {
-    first_seed(Planted::VoteBeforeSync, false, 1000);
+    first_seed(Planted::VoteBeforeSync, false, 3000);
 }
 
 #[test]
