@@ -12,8 +12,8 @@
 //! suites run at a time; each line that one prints begins with its name.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as
-//! one failed test, so that the sum never looks better than the run was. The last lines say how long
-//! each command took, and name the tests that failed and where.
+//! one failed test, so that the sum never looks better than the run was. The last lines say how
+//! long each command took, and name the tests that failed and where.
 
 mod lanes;
 

@@ -319,7 +319,7 @@ impl Inner {
         let mut silent = BTreeMap::new();
         loop {
             let mut sources = sources(node);
-            sources.sort_by_key(|source| silent.get(source).is_some());
+            sources.sort_by_key(|source| silent.contains_key(source));
             for source in sources {
                 let times = silent.get(&source).copied().unwrap_or(0);
                 match taker.take_from(source, needed, times).await {

@@ -25,9 +25,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What doesn't come within this time is asked for again: at first, and at most. It is twice as long
-/// as the last chunk took to come, since one that is on a slow way would only be sent twice; before
-/// the first it is twice as long each time that this node has said nothing before.
+/// What doesn't come within this time is asked for again: at first, and at most. It is twice as
+/// long as the last chunk took to come, since one that is on a slow way would only be sent twice;
+/// before the first it is twice as long each time that this node has said nothing before.
 const PATIENCE: Duration = Duration::from_millis(500);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 /// Asked for so many times in vain, and somebody else is asked.
@@ -157,8 +157,8 @@ impl Wait {
 }
 
 impl Taker<'_> {
-    /// Takes all rows from this node, which was silent so many times. `None` if they are not needed any more: entries came after
-    /// all, or the node closes.
+    /// Takes all rows from this node, which was silent so many times. `None` if they are not needed
+    /// any more: entries came after all, or the node closes.
     ///
     /// # Errors
     /// Why that node gives none, or they couldn't be kept. Nothing is left of them then.

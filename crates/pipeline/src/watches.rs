@@ -146,8 +146,8 @@ impl Watches {
         self.applying.store(version, Ordering::SeqCst);
     }
 
-    /// Fires a watch if its key's value, read at a version as [`Watches::add`] wants it, is another;
-    /// or if it could not be read.
+    /// Fires a watch if its key's value, read at a version as [`Watches::add`] wants it, is
+    /// another, or could not be read.
     pub fn compare(&self, key: &Bytes, id: u64, now: StorageResult<(Version, Option<Bytes>)>) {
         let is_other = |watch: &Watch| now.as_ref().map_or(true, |(_, now)| *now != watch.value);
         let differs = lock(&self.table)

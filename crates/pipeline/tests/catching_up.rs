@@ -422,8 +422,8 @@ fn a_member_that_is_started_often_keeps_no_more_for_others() {
         let at = (leader + 1) % 3;
         for round in 0..40 {
             fill(&machines, leader, 100 * round, 40);
-            // For a checkpoint, which needs the log until then, and for who might take rows in. What
-            // goes does so behind the next entry.
+            // For a checkpoint, which needs the log until then, and for who might take rows in.
+            // What goes does so behind the next entry.
             machines.sim.run_for(Duration::from_secs(11));
             fill(&machines, leader, 100 * round + 50, 11);
             machines.sim.run_for(Duration::from_secs(1));

@@ -162,6 +162,17 @@ struct Lacks {
     heard: Heard,
     /// By which it is found that others have forgotten whom they elected.
     sums: Sums,
+    /// What it waits for.
+    waits: Waits,
+}
+
+/// How long a node waits for what others are to have, or to do.
+#[derive(Default)]
+struct Waits {
+    in_vain: InVain,
+    /// For so many ticks whoever has no entry is sent entries, however long the log is.
+    entries_for_voters: u32,
+    probing: Probing,
 }
 
 /// One node's part in the agreement.
@@ -188,10 +199,6 @@ pub struct Core {
     /// The rest of an append, behind a change of members that is to take effect first: while there
     /// is work to do of what arrived.
     rest: Option<Message>,
-    in_vain: InVain,
-    /// For so many ticks a node that has no entry is sent entries, however long the log is.
-    entries_for_voters: u32,
-    probing: Probing,
 }
 
 impl Core {
@@ -265,9 +272,6 @@ impl Core {
             answers: Vec::new(),
             lacks: Lacks { known_besides: begin.index, ..Lacks::default() },
             rest: None,
-            in_vain: InVain::default(),
-            entries_for_voters: 0,
-            probing: Probing::default(),
         };
         core.guard();
         Ok(core)

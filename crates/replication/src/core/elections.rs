@@ -7,9 +7,9 @@
 //! With disks slower than the timeout no term would ever be the last:
 //!
 //! - While what a node has promised isn't synced, its time doesn't pass: it waits for its own disk.
-//! - Once two terms have begun one behind the other and nobody was elected, everybody waits twice as
-//!   long in the next one, and so on, up to a bound: for others' disks, and so that not all begin at
-//!   once who had to wait for the same vote.
+//! - Once two terms have begun one behind the other and nobody was elected, everybody waits twice
+//!   as long in the next one, and so on, up to a bound: for others' disks, and so that not all
+//!   begin at once who had to wait for the same vote.
 //!
 //! A leader is missed as soon as ever.
 
@@ -43,7 +43,7 @@ impl InVain {
 impl Core {
     /// Time passes.
     pub fn tick(&mut self) {
-        self.probing.tick();
+        self.lacks.waits.probing.tick();
         let is_unsynced = self.would_lead_unsynced() || self.has_unsynced_promise();
         if is_unsynced && self.node.raft.state != StateRole::Leader {
             return;
@@ -82,7 +82,7 @@ impl Core {
         let raft = &mut self.node.raft;
         let drawn = mix(seed ^ mix(id ^ mix(raft.term))) % election_ticks as u64;
         let ticks = election_ticks + drawn as usize;
-        let times = self.in_vain.times(raft.term, raft.leader_id != 0);
+        let times = self.lacks.waits.in_vain.times(raft.term, raft.leader_id != 0);
         raft.set_randomized_election_timeout(ticks.saturating_mul(times));
     }
 }

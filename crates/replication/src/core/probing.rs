@@ -1,9 +1,9 @@
 //! How often a leader sends again what it has no answer to.
 //!
-//! To `raft` an answer to a heartbeat says that what was sent before it is lost, if nothing has come
-//! back of that: it sends the same entries again. Here such answers overtake the sync of entries, so
-//! a follower with a slow disk would be sent the same ones with each heartbeat, until its disk is
-//! done. What has to be sent again is, but not as often.
+//! To `raft` an answer to a heartbeat says that what was sent before it is lost, if nothing has
+//! come back of that: it sends the same entries again. Here such answers overtake the sync of
+//! entries, so a follower with a slow disk would be sent the same ones with each heartbeat, until
+//! its disk is done. What has to be sent again is, but not as often.
 
 use super::Core;
 use crate::NodeId;
@@ -45,10 +45,10 @@ impl Core {
         }
         let Some(progress) = raft.mut_prs().get_mut(message.from) else { return false };
         if !progress.is_paused() {
-            self.probing.last.remove(&message.from);
+            self.lacks.waits.probing.last.remove(&message.from);
             return false;
         }
         progress.recent_active = true;
-        !self.probing.is_due(message.from)
+        !self.lacks.waits.probing.is_due(message.from)
     }
 }

@@ -60,11 +60,11 @@ impl Core {
         let upto = self.entry(self.committed).filter(|_| is_long);
         // `raft` forgets now and then who was there, and who leads doesn't know it at first.
         let leads = self.node.raft.state == StateRole::Leader;
-        self.entries_for_voters = match !leads || self.has_voter_without_entries() {
+        self.lacks.waits.entries_for_voters = match !leads || self.has_voter_without_entries() {
             true => WAIT_FOR_VOTERS,
-            false => self.entries_for_voters.saturating_sub(1),
+            false => self.lacks.waits.entries_for_voters.saturating_sub(1),
         };
-        let sends_entries = self.entries_for_voters > 0;
+        let sends_entries = self.lacks.waits.entries_for_voters > 0;
         let store = self.node.mut_store();
         match upto {
             _ if sends_entries => store.rows_upto = None,

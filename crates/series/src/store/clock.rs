@@ -9,10 +9,10 @@
 //! make passes the one whose clock is behind holds the others back; and whoever's clock is wrong
 //! alone deletes a day too much in an hour, and is told of from the first pass on.
 //!
-//! A clock that goes back is followed at once, whichever of the two was wrong: nothing goes too early
-//! then, and beside a clock that is right one that is ahead gets no further than a day. But one that
-//! shows a time before 2020 had not been set yet. Nothing goes by it, and nothing is noted: else
-//! what came behind would go on from 1970, by a day an hour.
+//! A clock that goes back is followed at once, whichever of the two was wrong: nothing goes too
+//! early then, and beside a clock that is right one that is ahead gets no further than a day. But
+//! one that shows a time before 2020 had not been set yet. Nothing goes by it, and nothing is
+//! noted: else what came behind would go on from 1970, by a day an hour.
 
 use super::{SeriesStore, retry};
 use crate::codec::reader::Reader;
