@@ -307,17 +307,23 @@ fn serve_series(limits: Limits) -> (Arc<Stuck>, Server) {
     (stuck, server)
 }
 
+/// Two whose first points are saved.
+fn two_senders(resp: SocketAddr) -> Vec<Peer> {
+    let mut senders: Vec<_> = (0..2).map(|_| Peer::to(resp)).collect();
+    for (number, sender) in senders.iter_mut().enumerate() {
+        sender.send(&format!("+cpu host={number}\r\n:1000\r\n+1\r\n+SYNC\r\n"));
+        assert!(sender.until("\r\n").starts_with("+OK"));
+    }
+    senders
+}
+
 /// While nothing could be saved, those who had made room stayed until their points were: there were
 /// more of them than there may be connections, until the memory ended.
 #[test]
 fn a_sender_that_makes_room_goes_at_once_whatever_it_waits_for() {
     let (stuck, server) = serve_series(Limits { connections: 2, ..Limits::default() });
     let resp = server.series_addresses().resp.unwrap();
-    let mut senders: Vec<_> = (0..2).map(|_| Peer::to(resp)).collect();
-    for (number, sender) in senders.iter_mut().enumerate() {
-        sender.send(&format!("+cpu host={number}\r\n:1000\r\n+1\r\n+SYNC\r\n"));
-        assert!(sender.until("\r\n").starts_with("+OK"));
-    }
+    let mut senders = two_senders(resp);
     stuck.is_stuck.store(true, Ordering::Relaxed);
     let first = &mut senders[0];
     first.send("+cpu host=0\r\n:2000\r\n+1\r\n+SYNC\r\n");
@@ -338,11 +344,7 @@ fn a_sender_that_makes_room_goes_at_once_whatever_it_waits_for() {
 fn a_sender_that_makes_room_is_not_told_that_all_is_durable() {
     let (stuck, server) = serve_series(Limits { connections: 2, ..Limits::default() });
     let resp = server.series_addresses().resp.unwrap();
-    let mut senders: Vec<_> = (0..2).map(|_| Peer::to(resp)).collect();
-    for (number, sender) in senders.iter_mut().enumerate() {
-        sender.send(&format!("+cpu host={number}\r\n:1000\r\n+1\r\n+SYNC\r\n"));
-        assert!(sender.until("\r\n").starts_with("+OK"));
-    }
+    let mut senders = two_senders(resp);
     stuck.is_stuck.store(true, Ordering::Relaxed);
     senders[0].send("+cpu host=0\r\n:2000\r\n+1\r\n");
     block_on(poll_fn(|context| senders[0].0.poll_finish(context))).unwrap();
