@@ -2,13 +2,13 @@
 //!
 //! The workspace's tests and doctests run in the profile `checked` (optimised, with debug
 //! assertions and overflow checks), because simulation and model tests spend their time computing.
-//! Then come the binding suites: each folder of `tests/bindings/` with an executable `run`, which
-//! installs what it needs, prints what cargo's tests print
-//! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that
-//! says why when it can't run on this machine. Those that any database will do for run a second
-//! time, against a server; what depends on the engine once more with `ssd`. Last come, by the same
-//! rules, the suite of the alert rules, that of backups to an object store, the console's, in a
-//! browser, the examples, packages, and that of programs which send time series and read them. Two
+//! Then come suites of other programs. Those of the bindings are each folder of `tests/bindings/`
+//! with an executable `run`, which installs what it needs, prints what cargo's tests print (`test
+//! result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that says
+//! why when it can't run on this machine. Those that any database will do for run a second time,
+//! against a server; what depends on the engine once more with `ssd`. By the same rules run
+//! packages, the suite of programs which send time series and read them, the console's, in a
+//! browser, that of the alert rules, that of backups to an object store, and the examples. Two
 //! suites run at a time; each line that one prints begins with its name.
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as
