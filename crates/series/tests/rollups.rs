@@ -590,6 +590,12 @@ fn points_that_go_in_the_middle_of_a_long_query_fail_it() {
     simulation.run_until(store.sync()).unwrap();
     let mut groups = simulation.run_until(series.group_aggregate(.., 7 * SECOND as u64)).unwrap();
     assert!(simulation.run_until(groups.next()).unwrap().is_some());
+    let mut scans = [Direction::Forward, Direction::Backward].map(|direction| {
+        let mut scan = simulation.run_until(series.scan(.., direction)).unwrap();
+        assert!(simulation.run_until(scan.next()).unwrap().is_some());
+        scan
+    });
+    let mut behind = simulation.run_until(series.scan(560 * SECOND.., Direction::Forward)).unwrap();
     simulation.run_until(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
     simulation.run_for(Duration::from_secs(20));
     let why = loop {
@@ -599,6 +605,21 @@ fn points_that_go_in_the_middle_of_a_long_query_fail_it() {
         }
     };
     assert!(why.to_string().contains("ask again"), "{why}");
+    for scan in &mut scans {
+        let why = loop {
+            match simulation.run_until(scan.next()) {
+                Ok(points) => assert!(points.is_some(), "it ends as if all were there"),
+                Err(why) => break why,
+            }
+        };
+        assert!(why.to_string().contains("ask again"), "{why}");
+    }
+    // What lies behind all that goes is read as before.
+    let mut count = 0;
+    while let Some(points) = simulation.run_until(behind.next()).unwrap() {
+        count += points.len();
+    }
+    assert_eq!(count, 40);
 }
 
 /// Rules of a later version kept the owner from opening: no points were taken.

@@ -110,7 +110,6 @@ pub(crate) trait Item: Sized + Clone + Send {
 pub(crate) struct ValueStream {
     points: PointStream,
     filter: ValueFilter,
-    are_missing: bool,
 }
 
 impl Item for Value {
@@ -126,11 +125,8 @@ impl Item for Value {
             What::Values(filter) => filter.clone(),
             _ => ValueFilter::default(),
         };
-        let series = store.reading(found);
-        // Points may go meanwhile, so what has gone is looked at behind them.
-        let points = series.scan(extent.bounds, extent.direction).await?;
-        let are_missing = series.have_gone(extent.bounds).await?;
-        Ok(ValueStream { points, filter, are_missing })
+        let points = store.reading(found).scan(extent.bounds, extent.direction).await?;
+        Ok(ValueStream { points, filter })
     }
 
     async fn next(stream: &mut ValueStream, extent: &Extent) -> QueryResult<Option<Block<Self>>> {
@@ -153,7 +149,7 @@ impl Item for Value {
     }
 
     fn are_missing(stream: &ValueStream) -> bool {
-        stream.are_missing
+        stream.points.are_missing()
     }
 
     fn fold(&mut self, _: &Self) -> bool {

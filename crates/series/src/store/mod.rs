@@ -406,7 +406,8 @@ impl SeriesStore {
     /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in
     /// the inbox included. What is written later is seen in part, so a view is for one use.
     /// Whatever writes gives [`Error::ReadOnly`]. A series that is in the inbox alone is found by
-    /// its whole name, and not by its tags.
+    /// its whole name, and not by its tags. While the owner takes in what waits there, and that is
+    /// much, this waits: what is left of it is in memory.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Database`]; [`Error::TooMany`] if more waits in the inbox than

@@ -17,7 +17,7 @@ use super::rolls::{self, Rolls};
 use super::turn::Turns;
 use super::{PartOf, Pending, Role, Shared, inbox, nodes, retry, rolling};
 use crate::error::{Error, Result};
-use plinth_client::Transaction;
+use plinth_client::{RangeOptions, Transaction};
 use plinth_env::sync::{First, race};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -29,6 +29,12 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// How often the inbox is looked into when nobody reads.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// Rows of the inbox that a view takes into memory without waiting for the owner to do so: up to a
+/// mebibyte of points.
+const FEW: usize = 32;
+/// How long a view waits though nothing is taken in.
+const PATIENCE: Duration = LOOK.saturating_mul(4);
 
 pub(super) async fn open(plot: &Plot) -> Result<Arc<Shared>> {
     let (token, moves) = take_over(plot).await?;
@@ -94,6 +100,7 @@ pub(super) fn post(plot: &Plot, owner: Option<Arc<dyn Owner>>) -> Arc<Shared> {
 /// from there to here.
 pub(super) async fn view(plot: &Plot) -> Result<Arc<Shared>> {
     let (database, place) = (&plot.database, &plot.home);
+    let_inbox_empty(plot).await?;
     let found = |tr: Transaction| async move {
         let former = place.former(&tr).await?;
         let mut rows = nodes::rows(&tr, &place.keys.inbox()).await?;
@@ -119,6 +126,39 @@ pub(super) async fn view(plot: &Plot) -> Result<Arc<Shared>> {
     recover(&shared).await?;
     inbox::look(&shared, &rows).await?;
     Ok(shared)
+}
+
+/// Waits while the owner takes in what waits in the inbox now, if that is much: all that is left
+/// there has to be in a view's memory. Where nobody takes it in, it stays as it is.
+async fn let_inbox_empty(plot: &Plot) -> Result<()> {
+    let database = plot.home.reach(&plot.database);
+    let (env, keys) = (database.endpoint().env(), &plot.home.keys);
+    let first = RangeOptions::prefix(keys.inbox()).limit(FEW + 1);
+    let last = first.clone().limit(1).reverse(true);
+    let rows = async |range: &RangeOptions| {
+        retry::transact(&database, async |tr: Transaction| {
+            tr.snapshot().range(range.clone()).collect().await
+        })
+        .await
+    };
+    let Some(last) = rows(&last).await?.pop() else { return Ok(()) };
+    let (mut oldest, mut since) = (None, env.now());
+    loop {
+        let waiting = rows(&first).await?;
+        let now = env.now();
+        match waiting.into_iter().nth(FEW) {
+            Some(row) if row.key <= last.key => {
+                if oldest.as_ref() != Some(&row.key) {
+                    (oldest, since) = (Some(row.key), now);
+                }
+            }
+            _ => return Ok(()),
+        }
+        if now >= since.saturating_add(PATIENCE) {
+            return Ok(());
+        }
+        env.sleep(PATIENCE / 50).await;
+    }
 }
 
 fn new(plot: &Plot, role: Role) -> Arc<Shared> {

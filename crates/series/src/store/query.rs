@@ -5,7 +5,7 @@
 
 use super::Series;
 use super::merged::Merged;
-use super::rolled::{Fit, Parts, Read};
+use super::rolled::{Fit, Parts, Read, Watch};
 use crate::error::Result;
 use crate::rollup::Needed;
 use crate::tree::{Direction, Groups, Piece, Span, Summary};
@@ -15,6 +15,8 @@ use std::ops::{Bound, RangeBounds};
 /// A scan of a series.
 pub struct PointStream {
     merged: Merged,
+    /// How it is found out at the end whether points went meanwhile.
+    watch: Option<Watch>,
 }
 
 /// The buckets of a series.
@@ -35,20 +37,28 @@ impl Series {
     ///
     /// # Errors
     /// [`crate::Error::NotOwner`], [`crate::Error::Damaged`], [`crate::Error::Database`]; so for
-    /// all that reads.
+    /// all that reads. A scan that outlasts the version that it began at ends with
+    /// `transaction_too_old` (1007) if points of the range, of which buckets stay, went meanwhile.
     pub async fn scan(
         &self,
         range: impl RangeBounds<i64>,
         direction: Direction,
     ) -> Result<PointStream> {
-        Ok(PointStream { merged: Merged::new(self, Span::new(range), direction).await? })
+        let span = Span::new(range);
+        // Points may go meanwhile, so what has gone is looked at behind them.
+        let merged = Merged::new(self, span, direction).await?;
+        let watch = Watch::new(self, span).await?;
+        Ok(PointStream { merged, watch: Some(watch) })
     }
 
-    /// Whether points of a range of times have gone, of which there are buckets at most.
-    pub(crate) async fn have_gone(&self, range: impl RangeBounds<i64>) -> Result<bool> {
-        let none = (|_| Fit::Not, Needed::COUNTS);
-        let parts = Parts::new(self, Span::new(range), Direction::Forward, none).await?;
-        Ok(parts.are_missing)
+    /// The same for whoever has points go himself, or asks for none that could.
+    pub(super) async fn scan_unwatched(
+        &self,
+        range: impl RangeBounds<i64>,
+        direction: Direction,
+    ) -> Result<PointStream> {
+        let merged = Merged::new(self, Span::new(range), direction).await?;
+        Ok(PointStream { merged, watch: None })
     }
 
     /// The summary of a range of times, however long, from a handful of nodes; `None` if there are
@@ -149,16 +159,18 @@ impl PointStream {
         self.merged.points_held()
     }
 
+    /// Whether points of the range had gone before, of which there are buckets at most.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.are_missing)
+    }
+
     /// The next points, a few thousand at most, ascending by time whatever the direction. `None` at
     /// the end.
     ///
     /// # Errors
     /// As [`Series::scan`].
     pub async fn next(&mut self) -> Result<Option<Points>> {
-        match self.merged.next(|_| false).await? {
-            Some(Piece::Points(points)) => Ok(Some(points)),
-            _ => Ok(None),
-        }
+        self.next_needed(|_| true).await
     }
 
     /// The next points, leaving out what need not be looked at: parts of the series whose summary
@@ -174,7 +186,12 @@ impl PointStream {
             match self.merged.next(|summary| !is_needed(summary)).await? {
                 Some(Piece::Points(points)) => return Ok(Some(points)),
                 Some(Piece::Whole(_)) => {}
-                None => return Ok(None),
+                None => {
+                    if let Some(watch) = &self.watch {
+                        watch.check(&self.merged.reader).await?;
+                    }
+                    return Ok(None);
+                }
             }
         }
     }

@@ -105,6 +105,33 @@ struct Planned {
     gone: i64,
 }
 
+/// What a scan of points needs to find out whether some of them went while it read them.
+pub(super) struct Watch {
+    series: Series,
+    planned: Option<Planned>,
+    span: Span,
+    /// Whether some had gone before.
+    pub(super) are_missing: bool,
+}
+
+impl Watch {
+    /// To be made when the scan has begun: what goes in between is then told to be missing.
+    pub(super) async fn new(series: &Series, span: Span) -> Result<Self> {
+        let none = (|_| Fit::Not, Needed::COUNTS);
+        let parts = Parts::new(series, span, Direction::Forward, none).await?;
+        let (planned, are_missing) = (parts.planned, parts.are_missing);
+        Ok(Self { series: series.clone(), planned, span, are_missing })
+    }
+
+    /// Fails if the reader has gone on to another version, and points have gone meanwhile.
+    pub(super) async fn check(&self, reader: &Reader) -> Result<()> {
+        match reader.is_renewed() {
+            true => check_there(&self.series, self.planned, reader, self.span).await,
+            false => Ok(()),
+        }
+    }
+}
+
 /// What is being read.
 enum Now {
     Nothing,
