@@ -44,8 +44,11 @@ const WITH_SSD: [(&str, &str, Settings); 3] = [
 
 /// Binding suites that run on a cluster of three servers besides: what of them, with which
 /// settings. While servers are killed each test is in a loop of retries.
-const ON_A_CLUSTER: [(&str, &[&str], Settings); 5] = [
+const ON_A_CLUSTER: [(&str, &[&str], Settings); 8] = [
     ("c", &["threads_that_block"], &[]),
+    ("java", &[], &[("PLINTH_FDB_JAVA", "7.4.1")]),
+    ("record-layer", &[], &[]),
+    ("node", &[], &[("PLINTH_KILL_SECONDS", "2")]),
     ("python", &[], &[("PLINTH_FDB_PYTHON", "7.3.79"), ("PLINTH_ALL", "1")]),
     ("go", &[], &[]),
     (
