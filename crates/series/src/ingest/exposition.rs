@@ -45,8 +45,13 @@ impl Default for Comments {
 
 impl Comments {
     /// A comment: `# HELP name text`, `# TYPE name type`, or nothing of interest. What is known of
-    /// the metric then: its name, its type, what it is about.
-    pub(super) fn take(&mut self, comment: &[u8]) -> Option<(&[u8], &'static str, &[u8])> {
+    /// the metric then: its name, its type, what it is about. In OpenMetrics' text quotes have a
+    /// backslash before them.
+    pub(super) fn take(
+        &mut self,
+        comment: &[u8],
+        is_open_metrics: bool,
+    ) -> Option<(&[u8], &'static str, &[u8])> {
         let (word, rest) = word(comment.trim_ascii_start());
         let (name, text) = self::word(rest.trim_ascii_start());
         match word {
@@ -56,7 +61,7 @@ impl Comments {
         }
         match word {
             b"TYPE" => self.1 = kind(text.trim_ascii()),
-            _ => self.2 = plain_help(text.trim_ascii()),
+            _ => self.2 = plain_help(text.trim_ascii(), is_open_metrics),
         }
         Some((&self.0, self.1, &self.2))
     }
@@ -70,7 +75,7 @@ impl LineParser for Parser {
     fn line(&mut self, intake: &mut Intake, line: &[u8]) {
         let text = line.trim_ascii();
         if let Some(comment) = text.strip_prefix(b"#") {
-            if let Some((metric, kind, help)) = self.comments.take(comment) {
+            if let Some((metric, kind, help)) = self.comments.take(comment, false) {
                 intake.describe(metric, kind, help, b"");
             }
         } else if !text.is_empty()
@@ -283,13 +288,15 @@ pub(super) fn labels_of(name: &[u8]) -> Result<(Vec<u8>, Labels), String> {
     Ok((metric, labels))
 }
 
-/// What a metric is about, as it was before `\\` and `\n` were put for what can't stand there.
-fn plain_help(mut text: &[u8]) -> Vec<u8> {
+/// What a metric is about, as it was before `\\` and `\n`, and of OpenMetrics `\"`, were put for
+/// what can't stand there.
+fn plain_help(mut text: &[u8], is_open_metrics: bool) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     while let [first, more @ ..] = text {
         let (byte, rest) = match (first, more) {
             (b'\\', [b'n', rest @ ..]) => (b'\n', rest),
             (b'\\', [b'\\', rest @ ..]) => (b'\\', rest),
+            (b'\\', [b'"', rest @ ..]) if is_open_metrics => (b'"', rest),
             _ => (*first, more),
         };
         plain.push(byte);

@@ -77,6 +77,10 @@ fn what_a_metric_is_about_may_have_line_ends_and_backslashes() {
         let found = samples(kind, text.as_bytes()).unwrap();
         assert_eq!(found, ["m gauge one\\nline\nanother \\ \\x \\"]);
     }
+    // Quotes have one in OpenMetrics alone.
+    let text = r#"# HELP m of \"it\""#.to_owned() + "\n# TYPE m gauge\n# EOF\n";
+    assert_eq!(samples(OPEN_METRICS, text.as_bytes()).unwrap(), [r#"m gauge of "it""#]);
+    assert_eq!(samples(TEXT, text.as_bytes()).unwrap(), [r#"m gauge of \"it\""#]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl ScrapedText {
         }
         if let Some(comment) = line.strip_prefix(b"#") {
             self.is_ended = self.is_open_metrics && comment == b" EOF";
-            if let Some((metric, kind, help)) = self.comments.take(comment)
+            if let Some((metric, kind, help)) = self.comments.take(comment, self.is_open_metrics)
                 && !metric.is_empty()
             {
                 // Of one metric the last word counts, which knows what was said before.
