@@ -141,3 +141,28 @@ fn random_chunks_come_back() {
         assert_eq!(Chunk::encoded_len(&bytes[..HEADER_LEN]), Ok(bytes.len()), "seed {seed}");
     }
 }
+
+/// What compression doesn't make shorter by much is stored as it is; a long body is judged by
+/// pieces of it.
+#[test]
+fn a_body_is_compressed_if_that_makes_it_a_quarter_shorter() {
+    for (rows, random_bytes, compression) in [
+        (10, 90, UNCOMPRESSED),
+        (10, 20, LZ4),
+        (5000, 90, UNCOMPRESSED),
+        (5000, 20, LZ4),
+    ] {
+        let (mut random, mut builder, mut key) = (Random::new(rows), RowsBuilder::default(), vec![]);
+        for n in 0..rows {
+            key = format!("key {n:08}").into_bytes();
+            let mut value = vec![b'v'; 100];
+            random.fill(&mut value[..random_bytes]);
+            builder.push(&key, &value);
+        }
+        let (begin, end) = (Bytes::new(), plinth_types::key_after(&key));
+        let chunk = Chunk { at: LogPosition::without_log(7), begin, end, rows: builder.finish() };
+        let bytes = chunk.encode();
+        assert_eq!(u32_at(&bytes, AT_COMPRESSION), compression, "{rows}, {random_bytes}");
+        assert_eq!(Chunk::decode(&bytes), Ok(chunk));
+    }
+}
