@@ -15,12 +15,11 @@ use crate::trust::Trust;
 use crate::{call, session};
 use plinth_env::{Env, Stream, Task};
 use plinth_replication::{Frame, Members, NodeId, Parcel, Peers, Spoken};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The connections of a node.
 pub struct Mesh {
     shared: Arc<Shared>,
-    tasks: Mutex<Vec<Task>>,
 }
 
 /// What a node knows of another one.
@@ -44,9 +43,9 @@ impl Mesh {
     /// Begins to call the other nodes. Frames that arrive are thrown away until
     /// [`Mesh::deliver_to`] is called.
     pub fn start(env: &Env, standing: Standing, trust: Trust) -> Arc<Self> {
-        let shared = Arc::new(Shared::new(env, standing, trust));
-        let tasks = shared.links().into_iter().map(|link| call(&shared, link)).collect();
-        Arc::new(Self { shared, tasks: Mutex::new(tasks) })
+        let shared = Arc::new(Shared::new(env, standing, trust, call));
+        shared.call(|| shared.links());
+        Arc::new(Self { shared })
     }
 
     /// Has frames that arrive given to `deliver`, which must be quick and never wait. An answer
@@ -128,7 +127,7 @@ impl Mesh {
     /// Ends all connections, and waits for the tasks that call.
     pub async fn end(&self) {
         self.shared.end();
-        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        let tasks = std::mem::take(&mut *lock(&self.shared.tasks));
         for task in tasks {
             // A task that failed has ended too.
             let _ = task.await;
@@ -160,17 +159,13 @@ impl Peers for Mesh {
     }
 
     fn members(&self, members: &Arc<Members>) {
-        // Before links are made, so that whoever ends the mesh finds the tasks of all of them.
-        let mut tasks = lock(&self.tasks);
-        for link in self.shared.follow(members) {
-            tasks.push(call(&self.shared, link));
-        }
+        self.shared.call(|| self.shared.follow(members));
     }
 }
 
 /// Begins to call another node.
-fn call(shared: &Arc<Shared>, link: Arc<Link>) -> Task {
-    shared.env.spawn_network("call peer", call::run(shared.clone(), link))
+fn call(shared: Arc<Shared>, link: Arc<Link>) -> Task {
+    shared.env.clone().spawn_network("call peer", call::run(shared, link))
 }
 
 impl std::fmt::Debug for Mesh {

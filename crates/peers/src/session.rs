@@ -63,6 +63,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
             return join(&shared, talk, (&address, spoken)).await;
         }
         First::Left(Ok(Visit::Member(link, said))) => {
+            let link = shared.meet(link);
             let session = Session::new(shared.clone(), link.clone(), talk, said);
             let number = session.number;
             let why = session.await;
@@ -276,7 +277,7 @@ fn known(shared: &Shared, hello: &Hello) -> PeerResult<Arc<Link>> {
     if hello.to != standing.node {
         return refuse(format!("this is node {}, not node {}", standing.node, hello.to));
     }
-    match shared.link(hello.from) {
+    match shared.link(hello.from).or_else(|| shared.newcomer(hello)) {
         Some(link) => Ok(link),
         None => refuse(format!("there is no node {} in this cluster", hello.from)),
     }

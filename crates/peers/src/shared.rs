@@ -2,14 +2,16 @@
 //!
 //! Whoever calls or receives looks here and tells it here; who is called is the mesh's to say.
 //! Links follow the members: one that has ended is never used again, a node that comes back has a
-//! new one.
+//! new one. Who lags behind learns of new members from whoever leads, which may be one of them: so
+//! a node with a number that hasn't been given yet, as far as is known here, and that has the
+//! cluster's secret, has a link until the members say otherwise.
 
 use crate::charter::Standing;
 use crate::hello::{Hello, Purpose};
 use crate::link::{Link, lock};
 use crate::secret;
 use crate::trust::Trust;
-use plinth_env::Env;
+use plinth_env::{Env, Task};
 use plinth_replication::{Frame, Members, NodeId, Parcel};
 use plinth_types::Result;
 use std::collections::BTreeMap;
@@ -25,6 +27,9 @@ pub type TakenIn = (NodeId, Arc<Members>, u64);
 pub type TakeIn =
     Box<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<TakenIn>> + Send>> + Send + Sync>;
 
+/// So many nodes may have a link that aren't members yet, as far as this node knows.
+const NEWCOMERS: usize = 8;
+
 /// What all its tasks share.
 pub(crate) struct Shared {
     pub(crate) env: Env,
@@ -36,8 +41,14 @@ pub(crate) struct Shared {
     pub(crate) hooks: Hooks,
     /// Where this node is, if that has been said.
     pub(crate) place: OnceLock<String>,
+    /// Those that call other nodes.
+    pub(crate) tasks: Mutex<Vec<Task>>,
+    call: Call,
     ended: AtomicBool,
 }
+
+/// Begins to call another node.
+pub(crate) type Call = fn(Arc<Shared>, Arc<Link>) -> Task;
 
 /// What is done with what other nodes say, by whoever this mesh is for.
 #[derive(Default)]
@@ -55,8 +66,13 @@ type DeliverParcel = Box<dyn Fn(Parcel) + Send + Sync>;
 type Removed = Box<dyn Fn() + Send + Sync>;
 type Moved = Box<dyn Fn(NodeId, &str) + Send + Sync>;
 
+/// Whether a node of this number may become a member yet, by what these say.
+fn may_come(members: &Members, node: NodeId) -> bool {
+    !members.nodes.is_empty() && node >= members.next_id
+}
+
 impl Shared {
-    pub(crate) fn new(env: &Env, standing: Standing, trust: Trust) -> Self {
+    pub(crate) fn new(env: &Env, standing: Standing, trust: Trust, call: Call) -> Self {
         let others = standing.charter.members.iter().filter(|peer| peer.node != standing.node);
         let links =
             others.map(|peer| (peer.node, Arc::new(Link::new(peer.node, &peer.address)))).collect();
@@ -68,6 +84,8 @@ impl Shared {
             members: Mutex::default(),
             hooks: Hooks::default(),
             place: OnceLock::new(),
+            tasks: Mutex::default(),
+            call,
             ended: AtomicBool::new(false),
         }
     }
@@ -85,8 +103,9 @@ impl Shared {
             return Vec::new();
         }
         let mut links = lock(&self.links);
-        let stays = |link: &Arc<Link>| {
-            members.node(link.node).is_some_and(|node| node.address == link.address)
+        let stays = |link: &Arc<Link>| match members.node(link.node) {
+            Some(node) => node.address == link.address,
+            None => may_come(members, link.node),
         };
         links.retain(|_, link| {
             let stays = stays(link);
@@ -102,6 +121,45 @@ impl Shared {
             }
         }
         new
+    }
+
+    /// Begins to call the nodes of these links, which nobody calls yet.
+    pub(crate) fn call(self: &Arc<Self>, new: impl FnOnce() -> Vec<Arc<Link>>) {
+        // Before links are made, so that whoever ends all of this finds the tasks of all of them.
+        let mut tasks = lock(&self.tasks);
+        for link in new() {
+            tasks.push((self.call)(self.clone(), link));
+        }
+    }
+
+    /// A link for a caller that may have become a member since, if there are few of those. Nobody
+    /// uses it before the caller has proven who it is.
+    pub(crate) fn newcomer(&self, hello: &Hello) -> Option<Arc<Link>> {
+        let members = lock(&self.members).clone();
+        let links = lock(&self.links);
+        let few = links.keys().filter(|node| may_come(&members, **node)).count() < NEWCOMERS;
+        let may_be = may_come(&members, hello.from) && !hello.address.is_empty();
+        (few && may_be).then(|| Arc::new(Link::new(hello.from, &hello.address)))
+    }
+
+    /// A caller has proven that it has the cluster's secret: its link, which is a new one if it is
+    /// a newcomer.
+    pub(crate) fn meet(self: &Arc<Self>, link: Arc<Link>) -> Arc<Link> {
+        let mut met = link;
+        self.call(|| {
+            let members = lock(&self.members).clone();
+            if self.has_ended() || !may_come(&members, met.node) {
+                return Vec::new();
+            }
+            match lock(&self.links).entry(met.node) {
+                Entry::Occupied(known) => {
+                    met = known.get().clone();
+                    Vec::new()
+                }
+                Entry::Vacant(vacant) => vec![vacant.insert(met.clone()).clone()],
+            }
+        });
+        met
     }
 
     /// Ends all connections.

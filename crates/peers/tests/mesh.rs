@@ -481,6 +481,44 @@ fn a_removed_node_with_an_older_program_hears_that_it_was_removed() {
     });
 }
 
+/// A node that lagged behind refused whoever had come since, as none of the cluster's: if that one
+/// led, it never learned of it, and got no entry.
+#[test]
+fn a_member_that_has_come_since_is_listened_to_and_answered() {
+    let sim = Simulation::new(8);
+    let names = names(3);
+    let charter = charter(&sim, &names);
+    let founders = &charter.members[..2];
+    let known = Members::of_voters(founders.iter().map(|peer| (peer.node, peer.address.clone())));
+    let all =
+        Members::of_voters(charter.members.iter().map(|peer| (peer.node, peer.address.clone())));
+    let late = Charter { members: founders.to_vec(), ..charter.clone() };
+    let one = start(&sim.process(&names[0]), &late, 1);
+    one.mesh.members(&Arc::new(known.clone()));
+    let three = start(&sim.process(&names[2]), &charter, 3);
+    three.mesh.members(&Arc::new(all.clone()));
+    sim.run_for(Duration::from_secs(3));
+    three.send(1, 5, None);
+    one.send(3, 6, None);
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!((one.numbers(), three.numbers()), (vec![5], vec![6]));
+    // It stays so until the members say so, or that it has gone again.
+    one.mesh.members(&Arc::new(known));
+    one.mesh.members(&Arc::new(all.clone()));
+    three.send(1, 7, None);
+    one.send(3, 8, None);
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!((one.numbers(), three.numbers()), (vec![5, 7], vec![6, 8]));
+    let mut without = all;
+    without.nodes.retain(|node| node.id != 3);
+    one.mesh.members(&Arc::new(without));
+    sim.run_for(Duration::from_secs(3));
+    three.send(1, 9, None);
+    one.send(3, 10, None);
+    sim.run_for(Duration::from_secs(3));
+    assert_eq!((one.numbers(), three.numbers()), (vec![5, 7], vec![6, 8]));
+}
+
 /// A member that has gone mad, or whose memory is broken.
 #[test]
 fn the_first_nonsense_of_a_member_ends_its_connection_and_is_counted() {
