@@ -255,6 +255,37 @@ fn a_new_node_takes_rows_where_the_log_is_whole_and_long() {
     }
 }
 
+/// With `ssd` rows that can be given reach as far as the window's beginning, and that stood still
+/// while nobody read or wrote: a new member of a cluster at rest waited until somebody did.
+#[test]
+fn a_new_node_takes_rows_from_a_cluster_at_rest() {
+    for engine in ENGINES {
+        for behind_rows in [false, true] {
+            let what = format!("{engine:?}, entries without rows at the end: {behind_rows}");
+            let long = NodeConfig {
+                checkpoint_bytes: 1 << 20,
+                follower_log_bytes: 80_000,
+                ..config(engine)
+            };
+            let mut machines = Machines::new(61, 3, long);
+            let leader = machines.await_leader(|_| true);
+            fill(&machines, leader, 0, 60);
+            if behind_rows {
+                // Versions alone move by what they are read at.
+                for _ in 0..10 {
+                    machines.sim.run_for(Duration::from_secs(2));
+                    await_equal(&machines, leader, &what);
+                }
+            }
+            let new = machines.join(leader, "10.0.0.9:4500").expect("it is taken in");
+            machines.sim.run_for(Duration::from_secs(30));
+            assert!(!machines.host(new).is_catching_up(), "{what}");
+            assert_ne!(generation(&machines, new), "gen-1", "{what}: as rows");
+            await_equal(&machines, new, &what);
+        }
+    }
+}
+
 /// All file calls of a machine so far.
 fn calls(machines: &Machines, at: usize) -> u64 {
     let kinds = [CallKind::Read, CallKind::Write, CallKind::Sync, CallKind::Open, CallKind::Rename];

@@ -116,6 +116,7 @@ pub const ALL: &[&str] = &[
     "pipeline: several transactions in a batch",
     "pipeline: the leader resigns",
     "pipeline: the protocol of a cluster rises",
+    "pipeline: the version moves for who needs rows",
     "pipeline: watch fires as it is registered",
     "pipeline: who sent rows sends no more",
     "process stopped",

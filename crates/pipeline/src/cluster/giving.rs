@@ -16,6 +16,10 @@
 //! pinned version until it is noticed. One task gives chunks, by turns, so that several that ask
 //! cost no more memory than one.
 //!
+//! Rows that can be pinned reach as far as the window's beginning with the engine `ssd`, and that
+//! moves with versions alone. So where nobody commits, whoever leads has the version move when its
+//! rows don't reach far enough.
+//!
 //! Always: all chunks of a transfer are of one version, and of rows that are committed.
 
 use crate::batch_lock::lock;
@@ -91,6 +95,8 @@ impl Giving {
 
 /// Who gives rows.
 pub(super) struct Giver {
+    /// Has the version move, if this node leads and nobody commits.
+    pub move_version: Box<dyn Fn() + Send + Sync>,
     pub replica: Arc<Replica>,
     pub member: Arc<Member>,
     pub peers: Arc<dyn Peers>,
@@ -183,6 +189,7 @@ async fn begin(
     let pinned = pinning.await?;
     let at = pinned.position();
     if at.index < parcel.index {
+        (this.move_version)();
         return refuse(format!(
             "node {us} has rows up to entry {}, those up to {} are needed",
             at.index, parcel.index

@@ -9,13 +9,14 @@ use super::membership::Membership;
 use super::posted::Posted;
 use super::progress::Progress;
 use super::stalls::Stalls;
+use crate::batch::internal_request;
 use crate::failure::{NodeError, NodeResult};
 use crate::leader::Leader;
 use crate::replica::Replica;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers, Standing};
-use plinth_types::{Quorum, Version, probe};
+use plinth_types::{MutationList, Quorum, Version, probe};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -100,9 +101,23 @@ impl Participant {
     }
 
     /// Who gives others rows of this member's.
-    pub(super) fn giver(&self) -> Giver {
+    pub(super) fn giver(self: &Arc<Self>) -> Giver {
         let (replica, member) = (self.replica.clone(), self.member.clone());
-        Giver { replica, member, peers: self.peers.clone(), giving: self.giving.clone() }
+        let (peers, giving) = (self.peers.clone(), self.giving.clone());
+        let this = self.clone();
+        let move_version = Box::new(move || this.move_version());
+        Giver { move_version, replica, member, peers, giving }
+    }
+
+    /// Has the version move if this node leads and nobody commits: what has been committed lately
+    /// then comes to be among the rows that can be given to others.
+    fn move_version(&self) {
+        if let Some(leader) = self.leader().filter(|leader| leader.is_stale()) {
+            probe!("pipeline: the version moves for who needs rows");
+            let request = internal_request(MutationList::new(), self.replica.newest());
+            // Who needs rows asks again, whatever becomes of it.
+            leader.queue.submit_own(request).on_complete(|_| ());
+        }
     }
 
     /// The way to other nodes.

@@ -52,13 +52,22 @@ pub(super) fn wants_flush(engine: &Engine) -> bool {
 /// Moves what the window's oldest readable version shows into the tables: whole batches, up to one
 /// whose place in the log is known.
 pub(super) async fn flush(engine: &Engine) -> StorageResult<bool> {
+    flush_or_move(engine, false).await
+}
+
+/// The same; and where there are no rows between, the tables are those of the later place, too.
+pub(super) async fn flush_all(engine: &Engine) -> StorageResult<bool> {
+    flush_or_move(engine, true).await
+}
+
+async fn flush_or_move(engine: &Engine, moves: bool) -> StorageResult<bool> {
     let _one_at_a_time = engine.gates.flush.enter().await;
     let from = engine.state().at.version;
     let Some(at) = engine.window.position_until(engine.window.overlay().oldest()) else {
         return Ok(false);
     };
     let horizon = at.version;
-    if horizon <= from || engine.window.bytes_until(horizon) == 0 {
+    if horizon <= from || !moves && engine.window.bytes_until(horizon) == 0 {
         return Ok(false);
     }
     let mut clears = engine.window.clears_at(horizon, &[], None);

@@ -734,7 +734,7 @@ impl Writer for SsdStorage {
         // Writing what isn't in tables yet takes time, which the caller's thread may not have.
         let (engine, (promise, reply)) = (self.engine.clone(), Promise::pair());
         let pin = async move {
-            let flushed = maintain::flush(&engine).await;
+            let flushed = maintain::flush_all(&engine).await;
             promise.send(flushed.map(|_| Box::new(Pinned::of(&engine)) as Box<dyn PinnedVersion>));
         };
         drop(self.engine.making.env.spawn("pin", pin));
