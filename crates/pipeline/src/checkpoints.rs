@@ -10,7 +10,8 @@ use crate::metrics::Rated;
 use crate::renewal::Renewal;
 use crate::replica::Replica;
 use crate::space::{LEAST_LOG, Level, with_reserve};
-use plinth_storage::{Flushed, Pace};
+use plinth_env::Open;
+use plinth_storage::{Flushed, Pace, checkpoint};
 use plinth_types::{Version, planted, probe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +46,8 @@ struct Last {
 pub(crate) async fn run(replica: Arc<Replica>) {
     let left_before = replica.log.as_ref().map_or(0, |log| log.bytes());
     let written = replica.counters.bytes_written.get().wrapping_sub(left_before);
-    let (data, renewal) = (replica.storage.memory().data, Renewal::begin(&replica));
+    let data = replica.storage.memory().data.max(bytes_of_last(&replica).await);
+    let renewal = Renewal::begin(&replica);
     let mut last = Last { written, data, not_before: Duration::ZERO, renewal };
     while !replica.health.is_over() {
         replica.pause(&replica.space.checkpoint.due, PERIOD).await;
@@ -69,6 +71,19 @@ pub(crate) async fn run(replica: Arc<Replica>) {
             }
         }
         replica.space.serve(written);
+    }
+}
+
+/// How long the newest checkpoint is that is there at a start: more than there is now if much was
+/// cleared since it was written. What can't be looked at counts as nothing.
+async fn bytes_of_last(replica: &Replica) -> u64 {
+    let Some(directory) = &replica.directory else { return 0 };
+    let found = checkpoint::list(&replica.env, &directory.checkpoint_path()).await;
+    let Some((_, path)) = found.unwrap_or_default().pop() else { return 0 };
+    let file = replica.env.files().open(&path, Open::Read).await;
+    match file {
+        Ok(file) => file.len().await.unwrap_or(0),
+        Err(_) => 0,
     }
 }
 

@@ -172,6 +172,24 @@ fn clearing_everything_makes_room_though_others_leave_none() {
     }
 }
 
+/// The checkpoint that is there has what was cleared behind it. A start right behind the clear took
+/// the data for as long as it was by then, and saw no room to be made: nothing was taken for good.
+#[test]
+fn clearing_everything_right_before_a_crash_makes_room_behind_it() {
+    for engine in ENGINES {
+        let mut world = on_disk_of(6, engine, 1 << 30);
+        (0..200).for_each(|number| drop(put(&world, number).unwrap()));
+        world.sim.run_for(Duration::from_secs(20));
+        world.run(world.node().checkpoint()).unwrap();
+        fill_by_others(&world);
+        world.sim.run_for(Duration::from_secs(1));
+        assert!(put(&world, 0).is_err(), "{engine:?}");
+        clear(&world, 0, u64::MAX).unwrap();
+        world.crash(Unsynced::Seeded, config(engine));
+        assert!(goes_on(&world, Duration::from_secs(40)), "{engine:?}");
+    }
+}
+
 fn status(world: &World) -> Value {
     serde_json::from_str(&world.run(world.endpoint().status_json()).unwrap()).unwrap()
 }
