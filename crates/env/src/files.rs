@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::World;
+use crate::disk_room::DiskRoom;
 use crate::failure::{IoError, IoErrorKind, IoResult, short_read};
 use crate::open::Open;
 use crate::real::files::{RealFile, RealFiles};
@@ -143,11 +144,11 @@ impl Files {
         }
     }
 
-    /// How many bytes can still be written to the disk that holds `path`.
-    pub async fn free_space(&self, path: impl AsRef<Path>) -> IoResult<u64> {
+    /// How much room there is on the disk that holds `path`.
+    pub async fn room(&self, path: impl AsRef<Path>) -> IoResult<DiskRoom> {
         match &self.world {
-            World::Real(_) => RealFiles::free_space(path.as_ref()),
-            World::Simulated(host) => host.free_space(path.as_ref()).await,
+            World::Real(_) => RealFiles::room(path.as_ref()),
+            World::Simulated(host) => host.room(path.as_ref()).await,
         }
     }
 

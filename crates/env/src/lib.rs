@@ -37,6 +37,7 @@
 mod burst;
 mod cell;
 mod datagrams;
+mod disk_room;
 mod ends;
 mod failure;
 mod files;
@@ -70,6 +71,7 @@ use std::time::Duration;
 
 pub use burst::{Burst, Over};
 pub use datagrams::{Datagrams, MAX_DATAGRAM};
+pub use disk_room::DiskRoom;
 pub use ends::Ends;
 pub use failure::{IoError, IoErrorKind, IoResult, is_disk_full};
 pub use files::{DirLock, File, Files, TemporaryDir};

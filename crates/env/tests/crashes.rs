@@ -276,7 +276,7 @@ fn a_full_disk_takes_what_fits_and_more_when_there_is_room() {
     let file = sim.run_until(with_file(&env, &[1; 4096])).unwrap();
     sim.set_faults(&env, FaultPlan { capacity: Some(3 * 4096), ..FaultPlan::default() });
     sim.run_until(async {
-        assert_eq!(env.files().free_space("/data").await, Ok(2 * 4096));
+        assert_eq!(env.files().room("/data").await.unwrap().free, 2 * 4096);
         let error = file.write_all_at(4096, &[2; 20_000]).await.unwrap_err();
         assert!(error.is_disk_full(), "{error}");
         assert!(error.to_string().contains("/data/file"), "{error}");
@@ -291,10 +291,10 @@ fn a_full_disk_takes_what_fits_and_more_when_there_is_room() {
     sim.run_until(async {
         file.write_all_at(4096, &[2; 20_000]).await.unwrap();
         env.files().remove("/data/file").await.unwrap();
-        let kept = env.files().free_space("/data").await.unwrap();
+        let kept = env.files().room("/data").await.unwrap().free;
         drop(file);
         assert!(
-            env.files().free_space("/data").await.unwrap() > kept,
+            env.files().room("/data").await.unwrap().free > kept,
             "an open file keeps its room"
         );
     });

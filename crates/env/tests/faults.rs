@@ -32,7 +32,7 @@ async fn calls(env: &Env, file: &File) -> Vec<(&'static str, IoResult<()>)> {
         ("open", files.open("/file", Open::Read).await.map(drop)),
         ("list", files.list("/").await.map(drop)),
         ("exists", files.exists("/file").await.map(drop)),
-        ("free space", files.free_space("/").await.map(drop)),
+        ("free space", files.room("/").await.map(drop)),
         ("lock", files.lock("/LOCK").await.map(drop)),
         ("rename", files.rename("/file", "/file").await),
         ("create directory", files.create_dir_all("/dir").await),

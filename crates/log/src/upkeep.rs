@@ -112,7 +112,7 @@ impl Run {
     async fn look_at_room(&self) -> u64 {
         let Shared { env, dir, config, .. } = &*self.shared;
         // Where that can't be known, the segment's own writes will tell.
-        let free = env.files().free_space(dir).await.unwrap_or(u64::MAX);
+        let free = env.files().room(dir).await.map_or(u64::MAX, |room| room.free);
         self.shared.with(|inner| {
             let room = &mut inner.upkeep.room;
             room.left = free.saturating_sub(room.keep_free);

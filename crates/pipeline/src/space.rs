@@ -40,8 +40,10 @@ pub(crate) const RESERVE_BYTES: u64 = 4 << 20;
 const STEP: u64 = 256 << 10;
 /// With so much beyond what is kept, nobody need care.
 const PLENTY: u64 = 1 << 30;
-/// With less than this for rows it is told that the disk is low.
-pub(crate) const LOW: u64 = 256 << 20;
+/// With less than this for rows it is told that the disk is low, and on a small one with less than
+/// this share of it.
+const LOW: u64 = 256 << 20;
+const LOW_SHARE: u64 = 4;
 /// What commits may write between two looks, besides what they say that they will.
 const MARGIN: u64 = 1 << 20;
 /// The log may take this share of what there is for it, before it is let go of.
@@ -116,6 +118,8 @@ pub(crate) struct Space {
     pub checkpoint: Checkpointing,
     free: AtomicU64,
     need: AtomicU64,
+    /// With less for rows the disk is low.
+    low: AtomicU64,
     level: AtomicU8,
     is_reserved: AtomicBool,
     wishes: Wishes,
@@ -191,17 +195,18 @@ struct Told {
 impl Told {
     /// Tells that the disk is low or full, and when it isn't any more: once, however often that
     /// changes for a moment.
-    fn tell(&self, level: Level, gauges: Gauges, now: Duration) {
-        let (free, kept, spare) = (gauges.free, gauges.kept(), gauges.spare());
+    fn tell(&self, level: Level, gauges: Gauges, low: u64, now: Duration) {
+        let (free, kept) = (gauges.free, gauges.kept());
+        let left = free.saturating_sub(kept);
         if level == Level::Kept && self.full.note(1, now) {
             crate::events::disk_full(free, kept);
         }
         if self.full.over(now).is_some() {
             crate::events::disk_has_room(free, kept);
         }
-        if spare < LOW && !self.is_low.swap(true, Ordering::Relaxed) {
+        if left < low && !self.is_low.swap(true, Ordering::Relaxed) {
             crate::events::disk_low(free, kept);
-        } else if spare > 2 * LOW {
+        } else if left > 2 * low {
             self.is_low.store(false, Ordering::Relaxed);
         }
     }
@@ -229,6 +234,7 @@ impl Space {
             checkpoint: Checkpointing::default(),
             free: AtomicU64::new(UNKNOWN),
             need: AtomicU64::new(0),
+            low: AtomicU64::new(LOW),
             level: AtomicU8::new(Level::Plenty as u8),
             is_reserved: AtomicBool::new(false),
             wishes: Wishes::default(),
@@ -251,6 +257,12 @@ impl Space {
         let free = self.free.load(Ordering::Relaxed);
         let kept = || self.need.load(Ordering::Relaxed) + self.owed() + MARGIN;
         (free != UNKNOWN).then(|| (free, kept()))
+    }
+
+    /// How many bytes are free and how many of them kept, if what is left for rows is little.
+    pub fn is_low(&self) -> Option<(u64, u64)> {
+        let (free, kept) = self.free_and_kept()?;
+        (free < kept + self.low.load(Ordering::Relaxed)).then_some((free, kept))
     }
 
     fn owed(&self) -> u64 {
@@ -312,8 +324,10 @@ impl Space {
     /// Looks at the disk: how much room there is for a commit of so many bytes.
     pub async fn look(&self, incoming: u64) -> Level {
         let Some(root) = &self.root else { return Level::Plenty };
-        let free = self.env.files().free_space(root).await.unwrap_or(UNKNOWN);
-        self.free.store(free, Ordering::Relaxed);
+        let room = self.env.files().room(root).await.ok();
+        self.free.store(room.map_or(UNKNOWN, |room| room.free), Ordering::Relaxed);
+        let low = room.map_or(LOW, |room| LOW.min(room.size / LOW_SHARE));
+        self.low.store(low, Ordering::Relaxed);
         let Some(gauges) = self.gauges() else { return Level::Plenty };
         self.need.store(gauges.need, Ordering::Relaxed);
         if let Some(log) = &self.log {
@@ -325,7 +339,7 @@ impl Space {
         if self.level.swap(lasting as u8, Ordering::Relaxed) != lasting as u8 {
             self.checkpoint.due.notify();
         }
-        self.told.tell(lasting, gauges, self.env.now());
+        self.told.tell(lasting, gauges, low, self.env.now());
         level
     }
 

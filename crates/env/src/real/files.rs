@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::disk_room::DiskRoom;
 use crate::failure::{IoError, IoResult, disk_full, file_error};
 use crate::open::Open;
 
@@ -107,11 +108,12 @@ impl RealFiles {
         Ok(mode & 0o077 != 0)
     }
 
-    pub(crate) fn free_space(path: &Path) -> IoResult<u64> {
+    pub(crate) fn room(path: &Path) -> IoResult<DiskRoom> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let space = rustix::fs::statvfs(path)
             .map_err(|error| file_error("free space of", path, error.into(), false))?;
-        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+        Ok(DiskRoom { free: bytes(space.f_bavail), size: bytes(space.f_blocks) })
     }
 
     pub(crate) fn temporary_dir(prefix: &str) -> IoResult<PathBuf> {

@@ -14,6 +14,7 @@ use super::faults::CallKind;
 use super::random::Random;
 use super::universe::{Core, Host};
 use super::waits::SimulatedSleep;
+use crate::disk_room::DiskRoom;
 use crate::failure::{IoError, IoErrorKind, IoResult, file_error, lock_taken};
 use crate::open::Open;
 
@@ -253,9 +254,9 @@ impl Host {
         self.sync(about, |disk| disk.dir_sync_point(dir), act).await
     }
 
-    pub(crate) async fn free_space(self: &Arc<Self>, path: &Path) -> IoResult<u64> {
+    pub(crate) async fn room(self: &Arc<Self>, path: &Path) -> IoResult<DiskRoom> {
         let about = About { kind: CallKind::Open, operation: "free space of", path, with: 0 };
-        let look = |acting: Acting<'_>| acting.nothing_if_failing().map(|()| acting.disk.free());
+        let look = |acting: Acting<'_>| acting.nothing_if_failing().map(|()| acting.disk.room());
         self.call(about, &[], look).await
     }
 

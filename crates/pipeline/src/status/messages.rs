@@ -8,7 +8,6 @@ use crate::backpressure;
 use crate::refusals::Cause;
 use crate::renewal::Outdated;
 use crate::shown::Shown;
-use crate::space::LOW;
 use serde_json::{Value, json};
 
 /// What somebody should know of a cluster that is well all the same.
@@ -51,14 +50,13 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
     if let Some(error) = replica.log_silence() {
         tell("disk_silent", format!("Nothing can be added to the log: {}", error.summary()));
     }
-    if let Some((free, kept)) = replica.space.free_and_kept()
-        && free < kept + LOW
-    {
-        let left = free.saturating_sub(kept);
+    if let Some((free, kept)) = replica.space.is_low() {
+        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (free, left) = (mebibytes(free), mebibytes(free.saturating_sub(kept)));
         tell(
             "low_disk_space",
             format!(
-                "The disk has {free} bytes free, of which rows may take {left}; the rest is kept for what makes room"
+                "The disk has {free:.1} MiB free, of which rows may take {left:.1} MiB; the rest is kept for what makes room"
             ),
         );
     }

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::random::Random;
+use crate::disk_room::DiskRoom;
 use crate::open::Open;
 use contents::PAGE;
 use inode::{Inode, Unsynced};
@@ -225,6 +226,11 @@ impl Disk {
         let used = self.inodes.values().filter(|inode| inode.links > 0 || inode.opened > 0);
         let used = used.map(Inode::pages).sum::<u64>() * PAGE as u64;
         self.capacity.unwrap_or(PLENTY).saturating_sub(used)
+    }
+
+    /// The same, and how much there is in all.
+    pub(crate) fn room(&self) -> DiskRoom {
+        DiskRoom { free: self.free(), size: self.capacity.unwrap_or(PLENTY) }
     }
 
     /// How many of `len` bytes at `offset` there is room for.
