@@ -55,28 +55,6 @@ fn refused(option: &str, allowed: &str) -> Error {
     Error::invalid_option_value().with_detail(format!("{option:?}: {allowed}"))
 }
 
-/// Whether a name is nearly one of a cluster file, and no longer one of a directory that somebody
-/// wants made.
-pub(crate) fn is_nearly_a_cluster_file(name: &str) -> bool {
-    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_lowercase();
-    !name.ends_with(".cluster") && (1..3).contains(&distance(&extension, "cluster"))
-        || extension == "cluster" && !name.ends_with(".cluster")
-}
-
-/// How many characters have to be added, taken away or replaced.
-fn distance(one: &str, two: &str) -> usize {
-    let mut row: Vec<usize> = (0..=two.len()).collect();
-    for (n, left) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], n + 1);
-        for (m, right) in two.bytes().enumerate() {
-            let replaced = diagonal + usize::from(left != right);
-            diagonal = row[m + 1];
-            row[m + 1] = replaced.min(row[m] + 1).min(diagonal + 1);
-        }
-    }
-    row[two.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,16 +87,6 @@ mod tests {
             let error = split(name).unwrap_err();
             assert_eq!(error.code(), code, "{name}: {error}");
             assert!(error.to_string().contains(words), "{name}: {error}");
-        }
-    }
-
-    #[test]
-    fn slips_in_the_name_of_a_cluster_file_are_seen() {
-        for name in ["fdb.clustr", "fdb.cluser", "/a/fdb.Cluster", "fdb.clusters", "fdb.clutser"] {
-            assert!(is_nearly_a_cluster_file(name), "{name}");
-        }
-        for name in ["fdb.cluster", "data", "data.db", "/a.cluster/data", "x.custom"] {
-            assert!(!is_nearly_a_cluster_file(name), "{name}");
         }
     }
 }

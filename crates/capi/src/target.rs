@@ -119,7 +119,7 @@ fn open_memory(name: &str) -> Result<Arc<dyn Endpoint>> {
 /// Those of a node.
 fn open_directory(path: &Path, config: NodeConfig) -> Result<Arc<dyn Endpoint>> {
     let exists = block_on(env().files().exists(path))?;
-    if !exists && store_options::is_nearly_a_cluster_file(&path.to_string_lossy()) {
+    if !exists && ClusterFile::is_nearly_one(path) {
         let detail = format!(
             "there is no {}: is a cluster file meant? Their names end in .cluster; a directory of this name has to be \
              made before",

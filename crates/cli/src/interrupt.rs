@@ -3,7 +3,7 @@
 
 use plinth_env::Env;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 /// Signals within so short a time are one: `timeout` sends its own to the process, and to the group
@@ -13,9 +13,24 @@ const ONE: Duration = Duration::from_millis(500);
 /// Whether the process was asked to end.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
+/// The number of the first signal by which it was.
+#[cfg(unix)]
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
 /// Whether Ctrl-C, or a request to terminate, has come for [`flag`].
 pub fn is_asked() -> bool {
     IS_ASKED.load(Ordering::Relaxed)
+}
+
+/// The signal by which the process was asked to end first; empty if none has come.
+pub fn name() -> &'static str {
+    #[cfg(unix)]
+    match FIRST.load(Ordering::Relaxed) {
+        signal_hook::consts::SIGINT => return "SIGINT",
+        signal_hook::consts::SIGTERM => return "SIGTERM",
+        _ => {}
+    }
+    ""
 }
 
 /// Ends the process, which was asked to and can't: what it waits for doesn't come.
@@ -42,8 +57,9 @@ pub fn flag() -> Arc<AtomicBool> {
 #[cfg(unix)]
 fn heed(env: &Env, mut signals: signal_hook::iterator::Signals, stop: &AtomicBool) {
     let mut first = None;
-    for _ in signals.forever() {
+    for signal in signals.forever() {
         let now = env.now();
+        let _ = FIRST.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
         stop.store(true, Ordering::SeqCst);
         IS_ASKED.store(true, Ordering::Relaxed);
         if now.saturating_sub(*first.get_or_insert(now)) > ONE {

@@ -16,6 +16,7 @@ use crate::scratch::Scratch;
 use crate::series_settings;
 use crate::settings::{self, Settings};
 use crate::starting;
+use crate::target::check_name;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::Endpoint;
@@ -194,12 +195,10 @@ fn series(server: &Server) -> String {
 
 /// A command that sends a point.
 fn points(server: &Server) -> String {
-    let address = server
-        .series_addresses()
-        .resp
-        .map(|address| format!("{} {}", address.ip(), address.port()));
-    let message = r"+cpu.load host=a\n+20260101T000000\n+0.5\n+SYNC\n";
-    format!("printf '{message}' | nc -N {}", address.unwrap_or_default())
+    let address =
+        server.series_addresses().http.map(|address| address.to_string()).unwrap_or_default();
+    let point = r#"{"metric":"cpu.load","timestamp":"2026-01-01T00:00:00Z","value":0.5,"tags":{"host":"a"}}"#;
+    format!("curl -i {address}/api/put -d '{point}'")
 }
 
 /// A command that asks for points.
@@ -240,7 +239,9 @@ impl Home {
     /// The one that the settings name.
     fn of(settings: &Settings) -> Result<Option<Self>, Failure> {
         let Some(store) = settings.text("store") else {
-            return Ok(settings.path("dir").map(Self::Directory));
+            let Some(dir) = settings.path("dir") else { return Ok(None) };
+            check_name(&dir).map_err(|error| Failure::opening(dir.display(), &error))?;
+            return Ok(Some(Self::Directory(dir)));
         };
         if settings.path("dir").is_some() {
             return Err(Failure::usage(
@@ -443,7 +444,10 @@ fn tell_why(local: Option<&Local>, server: &Server) {
         None if server.is_to_begin_anew() => {
             tracing::info!("the server ends, to be started again: a client has asked for it");
         }
-        None => tracing::info!(signal = "SIGTERM or SIGINT", "the server ends: it was asked to"),
+        None => {
+            let signal = interrupt::name();
+            tracing::info!(signal, "the server ends: it was asked to");
+        }
     }
 }
 

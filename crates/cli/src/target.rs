@@ -8,9 +8,9 @@ use crate::encryption;
 use crate::patience::{no_answer, within};
 use crate::silence;
 use crate::token;
-use plinth::{Builder, Database, Error, Local, TransactionOption, fdb};
+use plinth::{Builder, ClusterFile, Database, Error, Local, TransactionOption, fdb};
 use plinth_env::{Env, block_on};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A database that was opened, wherever it is.
@@ -118,6 +118,7 @@ impl Target {
     pub fn open(&self, must_exist: bool) -> Result<Open, Error> {
         Ok(match self {
             Self::Directory(path) => {
+                check_name(path)?;
                 let builder = encryption::of_environment(Builder::new(path), path)?;
                 let builder = if must_exist { builder.must_exist() } else { builder };
                 builder.open()?.into()
@@ -130,6 +131,33 @@ impl Target {
             Self::Foundation(target) => fdb::open(target)?.into(),
         })
     }
+}
+
+/// Refuses to make a directory of a name that is more likely a slip: nearly one of a cluster file,
+/// or with options behind it as bindings take them.
+///
+/// # Errors
+/// `file_not_found`, with what may be meant.
+pub fn check_name(path: &Path) -> Result<(), Error> {
+    if block_on(Env::real().files().exists(path)).unwrap_or(false) {
+        return Ok(());
+    }
+    let text = path.to_string_lossy();
+    let shown = path.display();
+    let why = if text.split_once('?').is_some_and(|(_, options)| options.contains('=')) {
+        format!(
+            "there is no {shown}: options behind a name are for bindings, `plinth` has some of its own, such as \
+             --create, --engine and --memory (see --help)"
+        )
+    } else if ClusterFile::is_nearly_one(path) {
+        format!(
+            "there is no {shown}: is a cluster file meant? Their names end in .cluster, and --cluster-file \
+             takes them; a directory of this name has to be made before"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::file_not_found().with_detail(why))
 }
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ impl Running {
             .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
-        while !said.contains("series resp ") {
+        let last = if command == "dev" { "Ctrl-C" } else { "series resp " };
+        while !said.contains(last) {
             assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
         }
         // It may say more, and shall not be held up.
@@ -330,10 +331,25 @@ fn dev_takes_points_and_says_how_to_send_one() {
     let server = Running::start("dev", &["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     assert!(server.said.contains(" opentsdb 127.0.0.1:"), "{}", server.said);
     let mut stream = server.connect();
-    stream.write_all(b"+cpu.load host=a\n+20260101T000000\n+0.5\n+SYNC\n").unwrap();
+    stream.write_all(b"+cpu.load host=b\n+20260101T000000\n+0.5\n+SYNC\n").unwrap();
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply).unwrap();
     assert_eq!(reply, "+OK 1\r\n");
+    // What is printed is to be pasted.
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("there is no curl on this machine: what is printed was not tried");
+        return;
+    }
+    let commands: Vec<&str> =
+        server.said.lines().map(str::trim).filter(|line| line.starts_with("curl ")).collect();
+    let answers = commands.iter().map(|command| {
+        let ran = Command::new("sh").args(["-c", command]).output().unwrap();
+        assert!(ran.status.success(), "{command}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    });
+    let answers: Vec<String> = answers.collect();
+    assert!(answers.len() == 2 && answers[0].starts_with("HTTP/1.1 204"), "{answers:?}");
+    assert!(answers[1].contains("cpu.load host=a,20260101T000000"), "{answers:?}");
 }
 
 #[test]

@@ -19,6 +19,8 @@ use tracing::Span;
 
 /// What an opening took, and found.
 pub(crate) struct Opened {
+    /// There was no database before; of a member it isn't known.
+    pub is_new: bool,
     pub engine: &'static str,
     pub version: Version,
     pub rows: u64,
@@ -31,10 +33,13 @@ pub(crate) struct Opened {
 pub(crate) fn opened(directory: Option<&Path>, opened: &Opened) {
     let directory =
         directory.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
-    let Opened { engine, version, rows, data_bytes, log_bytes, took } = *opened;
+    let Opened { is_new, engine, version, rows, data_bytes, log_bytes, took } = *opened;
     let seconds = took.as_secs_f64();
+    // Where one was there before nothing is said.
+    let is_new = is_new.then_some(true);
     tracing::info!(
         directory,
+        is_new,
         engine,
         version,
         rows,

@@ -103,7 +103,7 @@ impl Node {
         let log_bytes = recovered.1.view().bytes();
         let node =
             Self::start_member(env, (directory, config), recovered, membership, links).await?;
-        node.tell_opened(log_bytes, env.now().saturating_sub(began));
+        node.tell_opened(false, log_bytes, env.now().saturating_sub(began));
         Ok(node)
     }
 

@@ -80,13 +80,14 @@ impl Node {
             let _ = node.close().await;
             return Err(error);
         }
-        node.tell_opened(log_bytes, env.now().saturating_sub(began));
+        node.tell_opened(is_new, log_bytes, env.now().saturating_sub(began));
         Ok(node)
     }
 
-    pub(crate) fn tell_opened(&self, log_bytes: u64, took: Duration) {
+    pub(crate) fn tell_opened(&self, is_new: bool, log_bytes: u64, took: Duration) {
         let replica = &*self.replica;
         let opened = Opened {
+            is_new,
             engine: replica.config.engine.name(),
             version: replica.newest(),
             rows: replica.storage.count(),
@@ -104,7 +105,7 @@ impl Node {
         let storage = Store::new(MemoryStorage::new(LogPosition::default()));
         let node = Self::start(env, config, None, storage, None, sequencer).await?;
         node.write_first_rows().await?;
-        node.tell_opened(0, Duration::ZERO);
+        node.tell_opened(true, 0, Duration::ZERO);
         Ok(node)
     }
 

@@ -19,8 +19,12 @@ const BEGIN: i64 = 1_767_225_600;
 const END: i64 = BEGIN + 7200;
 
 fn store(rules: Vec<Rollup>) -> SeriesStore {
+    store_of(64, rules)
+}
+
+fn store_of(leaf_points: usize, rules: Vec<Rollup>) -> SeriesStore {
     let db = Local::in_memory().unwrap().into_database();
-    let settings = Settings { commit_every: None, leaf_points: 64, ..Settings::default() };
+    let settings = Settings { commit_every: None, leaf_points, ..Settings::default() };
     block_on(SeriesStore::change_keeping(&db, &settings, |keeping| {
         rules.iter().try_for_each(|rule| keeping.add(rule.clone()))
     }))
@@ -157,6 +161,70 @@ fn rollups_answer_as_their_points_do() {
 
 /// Series with a thousand buckets and more, which are worked at on several threads where there are
 /// some. A value says whose it is, so one that comes in another's place is seen.
+/// A counter begins anew with the first point of a leaf, with the last of one, and in the middle:
+/// what summaries of leaves and rollups make of it is what the points in one leaf do.
+#[test]
+fn counters_that_begin_anew_where_leaves_end_are_counted_on() {
+    const POINTS: i64 = 600;
+    let falls = |point: i64| matches!(point, 64 | 191 | 300 | 448);
+    let last = BEGIN + 10 * (POINTS - 1);
+    let answers = [(1000, vec![]), (64, vec![]), (4, vec![]), (64, vec![rollup("*", 60)])].map(
+        |(leaf_points, rules)| {
+            let store = store_of(leaf_points, rules);
+            let series = block_on(store.series("requests_total")).unwrap();
+            let mut count = 0.0;
+            for point in 0..POINTS {
+                count = if falls(point) { 3.0 } else { count + 1.0 };
+                series.append((BEGIN + 10 * point) * SECOND, count).unwrap();
+            }
+            block_on(store.sync()).unwrap();
+            block_on(store.roll_up()).unwrap();
+            let of = |query: &str| ask(&store, query, (0, last + 10, 0))["data"].to_string();
+            [
+                "increase(requests_total[6000s])",
+                "resets(requests_total[6000s])",
+                "increase(requests_total[3600s])",
+            ]
+            .map(of)
+        },
+    );
+    assert!(answers.iter().all(|answer| answer == &answers[0]), "{answers:#?}");
+    // 595 steps of one and four beginnings at three, of which a window of its ends has all.
+    assert!(answers[0][0].contains("\"607\"") || answers[0][0].contains("608"), "{answers:?}");
+    assert!(answers[0][1].contains("\"4\""), "{answers:?}");
+}
+
+/// Points of one time replace each other: in leaves, late, and where buckets had been made.
+#[test]
+fn of_points_of_one_time_the_last_counts_in_rollups_too() {
+    let store = store(vec![rollup("*", 60)]);
+    let series = block_on(store.series("gauge")).unwrap();
+    let fill = |value: f64| {
+        (0..300).for_each(|second| series.append((BEGIN + second) * SECOND, value).unwrap());
+        block_on(store.sync()).unwrap();
+        block_on(store.roll_up()).unwrap();
+    };
+    let sums = || {
+        let at = (0, BEGIN + 299, 0);
+        [
+            "sum_over_time(gauge[300s])",
+            "count_over_time(gauge[300s])",
+            "sum_over_time(gauge[240s] offset 59s)",
+        ]
+        .map(|query| ask(&store, query, at)["data"]["result"][0]["value"][1].clone())
+    };
+    fill(1.0);
+    assert_eq!(sums(), ["300", "300", "240"]);
+    fill(5.0);
+    assert_eq!(sums(), ["1500", "300", "1200"]);
+    series.append((BEGIN + 7) * SECOND, 100.0).unwrap();
+    series.append((BEGIN + 7) * SECOND, 2.0).unwrap();
+    assert_eq!(sums(), ["1497", "300", "1197"]);
+    block_on(store.sync()).unwrap();
+    block_on(store.roll_up()).unwrap();
+    assert_eq!(sums(), ["1497", "300", "1197"]);
+}
+
 #[test]
 fn series_that_are_worked_at_beside_each_other_come_in_their_order() {
     const MINUTES: i64 = 1_200;

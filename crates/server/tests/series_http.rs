@@ -121,6 +121,14 @@ fn send(server: &Server, points: &str) {
     assert!(peer.receive().starts_with("+OK "));
 }
 
+/// Who asks for what Prometheus may have, and isn't here, reads JSON.
+#[test]
+fn what_is_not_there_is_said_as_prometheus_would() {
+    let server = start();
+    let (status, told) = ask(&server, "GET", "/api/v1/status/walreplay", "");
+    assert!(status == 404 && told.contains(r#""status":"error""#), "{told}");
+}
+
 #[test]
 fn queries_are_answered_over_http() {
     let server = start();

@@ -372,7 +372,12 @@ fn help<Out: Write>(session: &mut Session<Out>, topic: Option<&Vec<u8>>) -> Resu
                 writeln!(session.out, "  {}", command.more)?;
             }
         }
-        _ => return Err(Refusal::Usage(format!("there is no command `{topic}`"))),
+        _ => {
+            return Err(Refusal::Usage(match super::elsewhere::explain(&topic) {
+                Some(why) => format!("`{topic}` does nothing here: {why}"),
+                None => format!("there is no command `{topic}`"),
+            }));
+        }
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ mod words;
 
 use crate::encryption;
 use crate::failure::{FAILED, Failure, tell};
-use crate::target::{Open, Target};
+use crate::target::{Open, Target, check_name};
 use clap::ArgMatches;
 use plinth::{Builder, Local};
 use plinth_env::Env;
@@ -74,6 +74,7 @@ fn end_after(seconds: u64) {
 
 fn open(options: &ArgMatches) -> Result<Open, Failure> {
     let Some(dir) = options.get_one::<PathBuf>("dir") else { return connect(options) };
+    check_name(dir).map_err(|error| Failure::opening(dir.display(), &error))?;
     let builder = Builder::new(dir).encryption(&encryption::given(options, dir)?);
     let local = if dir.as_os_str() == IN_MEMORY {
         Local::in_memory()

@@ -245,6 +245,7 @@ fn help_tells_all_and_wrong_words_are_named() {
     assert!(shell.does("help escaping").contains("\\xHH"));
     assert!(shell.does("help options").contains("READ_SYSTEM_KEYS"));
     assert!(shell.refuses("help me").contains("help: there is no command `me`"));
+    assert!(shell.refuses("help profile").contains("`profile` does nothing here: use perf"));
     assert!(shell.refuses("gte a").contains("gte: there is no such command; did you mean get?"));
     assert!(shell.refuses("get").contains("get: does not take 0 arguments; usage: get KEY"));
     assert!(shell.refuses("get a b").contains("2 arguments"));
@@ -380,6 +381,7 @@ fn an_interrupt_ends_whatever_is_waited_for() {
         "lock",
         "tenant list",
         "throttle list",
+        "sleep 60",
     ] {
         let (interrupts, env) = (session.interrupts.clone(), Env::real());
         drop(Env::real().spawn("ctrl-c", async move {

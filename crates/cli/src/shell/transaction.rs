@@ -2,7 +2,6 @@
 
 use super::data::number;
 use super::session::{Begun, Options, Refusal, Session, apply};
-use plinth::block_on;
 use std::io::Write;
 use std::time::Duration;
 
@@ -72,9 +71,12 @@ pub fn sleep<Out: Write>(session: &mut Session<Out>, seconds: &[u8]) -> Result<(
     if !(0.0..=SLEEP_MAX).contains(&seconds) {
         return Err(Refusal::Usage(format!("SECONDS must lie between 0 and {SLEEP_MAX}")));
     }
-    let transaction = session.database.create_transaction();
-    block_on(transaction.env().sleep(Duration::from_secs_f64(seconds)));
-    Ok(())
+    let env = session.database.endpoint().env().clone();
+    let rest = async {
+        env.sleep(Duration::from_secs_f64(seconds)).await;
+        Ok(())
+    };
+    Ok(session.interrupts.answer(&env, rest)?)
 }
 
 fn begun<Out>(session: &Session<Out>) -> Result<&Begun, Refusal> {

@@ -44,6 +44,21 @@ pub struct Address {
 }
 
 impl ClusterFile {
+    /// Whether a path has nearly the name of a cluster file, such as `fdb.clustr`, `cluster.fdb`
+    /// and `fdb.cluster.bak`, and no longer one of a directory that somebody wants made.
+    pub fn is_nearly_one(path: &Path) -> bool {
+        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        if name.ends_with(".cluster") {
+            return false;
+        }
+        let lower = name.to_lowercase();
+        let is_near = |word: &str| distance(word, "cluster") < 3;
+        let mut words = lower.split('.');
+        lower.contains('.')
+            && (words.next_back().is_some_and(is_near)
+                || (lower.split('.').any(is_near) && lower.split('.').any(|word| word == "fdb")))
+    }
+
     /// One that names a single server, without TLS.
     ///
     /// # Panics
@@ -321,6 +336,20 @@ fn is_word(text: &str, more: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
 }
 
+/// How many characters have to be added, taken away or replaced.
+fn distance(one: &str, two: &str) -> usize {
+    let mut row: Vec<usize> = (0..=two.len()).collect();
+    for (n, left) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], n + 1);
+        for (m, right) in two.bytes().enumerate() {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = row[m + 1];
+            row[m + 1] = replaced.min(row[m] + 1).min(diagonal + 1);
+        }
+    }
+    row[two.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -394,5 +423,23 @@ mod tests {
         plinth_env::block_on(env.files().replace(&path, b"nonsense")).unwrap();
         let error = plinth_env::block_on(ClusterFile::read(&env, &path)).unwrap_err();
         assert!(error.code() == 2104 && error.detail().unwrap().contains("fdb.cluster"), "{error}");
+    }
+
+    #[test]
+    fn slips_in_the_name_of_a_cluster_file_are_seen() {
+        for name in [
+            "fdb.clustr",
+            "fdb.cluser",
+            "/a/fdb.Cluster",
+            "fdb.clusters",
+            "fdb.clutser",
+            "cluster.fdb",
+            "fdb.cluster.bak",
+        ] {
+            assert!(ClusterFile::is_nearly_one(Path::new(name)), "{name}");
+        }
+        for name in ["fdb.cluster", "data", "cluster", "data.db", "/a.cluster/data", "x.custom"] {
+            assert!(!ClusterFile::is_nearly_one(Path::new(name)), "{name}");
+        }
     }
 }

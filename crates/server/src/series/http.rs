@@ -269,8 +269,17 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         ("/api/version", &Method::GET | &Method::HEAD) => {
             told(StatusCode::OK, TEXT, format!("Plinth {}\n", env!("CARGO_PKG_VERSION")))
         }
-        _ => told(StatusCode::NOT_FOUND, TEXT, format!("-Invalid url {path}\r\n")),
+        _ => nothing_there(&path),
     }
+}
+
+/// What is said of a path that isn't here: to who asks as Prometheus is asked, as that would.
+fn nothing_there(path: &str) -> Answered {
+    if path.starts_with("/api/v1/") {
+        let why = format!("there is no {path} here");
+        return unanswered(Form::Prometheus, StatusCode::NOT_FOUND, &why);
+    }
+    told(StatusCode::NOT_FOUND, TEXT, format!("-Invalid url {path}\r\n"))
 }
 
 /// What senders have said of metrics.

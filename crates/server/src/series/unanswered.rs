@@ -48,6 +48,7 @@ fn kind(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => "unauthorized",
         StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::NOT_FOUND => "not_found",
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => "bad_data",
         _ => "unavailable",
     }

@@ -1,9 +1,9 @@
 //! The bytes of a chunk of rows; `docs/format/chunk.md` describes them.
 //!
 //! A header that says what the chunk holds and how long it is, then one body, compressed if that
-//! helps enough. The header's checksum covers that of the body, so a header belongs to one body alone.
-//! Nothing that is read is believed before both checksums were compared, but for the length, which
-//! is bounded.
+//! helps enough. The header's checksum covers that of the body, so a header belongs to one body
+//! alone. Nothing that is read is believed before both checksums were compared, but for the length,
+//! which is bounded.
 
 use super::Chunk;
 use crate::failure::{StorageError, StorageResult};

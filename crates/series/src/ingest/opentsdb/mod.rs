@@ -15,6 +15,7 @@ use super::intake::{Intake, Shown};
 use super::line_parser::LineParser;
 use super::lines::{Lines, TOO_LONG};
 use super::number::{self, Recent};
+use crate::time::parse_moment;
 use memchr::memchr;
 
 #[derive(Default, Debug)]
@@ -153,7 +154,7 @@ fn new_name(intake: &mut Intake, metric: &[u8], tags: &[u8]) -> Result<super::na
 fn time(text: &[u8]) -> Result<i64, number::Wrong> {
     const SECONDS: std::ops::Range<i64> = 0..1 << 32;
     const MILLISECONDS: std::ops::RangeInclusive<i64> = 1_000_000_000_000..=9_999_999_999_999;
-    let time = number::time(text)?;
+    let Ok(time) = number::time(text) else { return told(text) };
     if text.contains(&b'T') {
         return Ok(time);
     }
@@ -163,4 +164,11 @@ fn time(text: &[u8]) -> Result<i64, number::Wrong> {
         _ => 1,
     };
     time.checked_mul(scale).ok_or(number::Wrong::Time)
+}
+
+/// A time that is no number: seconds with a point, which OpenTSDB takes, a date, or RFC 3339.
+#[cold]
+fn told(text: &[u8]) -> Result<i64, number::Wrong> {
+    let text = std::str::from_utf8(text).map_err(|_| number::Wrong::Time)?;
+    parse_moment(text, None).ok_or(number::Wrong::Time)
 }

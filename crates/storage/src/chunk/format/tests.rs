@@ -1,4 +1,7 @@
 //! Golden bytes, flipped bits, cuts, and bodies that no export has made.
+//!
+//! What comes back is what was put in, or an error that says what is wrong; and the bytes are those
+//! of `docs/format/chunk.md`.
 
 use super::*;
 use plinth_env::simulated::Random;
@@ -146,13 +149,11 @@ fn random_chunks_come_back() {
 /// pieces of it.
 #[test]
 fn a_body_is_compressed_if_that_makes_it_a_quarter_shorter() {
-    for (rows, random_bytes, compression) in [
-        (10, 90, UNCOMPRESSED),
-        (10, 20, LZ4),
-        (5000, 90, UNCOMPRESSED),
-        (5000, 20, LZ4),
-    ] {
-        let (mut random, mut builder, mut key) = (Random::new(rows), RowsBuilder::default(), vec![]);
+    for (rows, random_bytes, compression) in
+        [(10, 90, UNCOMPRESSED), (10, 20, LZ4), (5000, 90, UNCOMPRESSED), (5000, 20, LZ4)]
+    {
+        let (mut random, mut builder, mut key) =
+            (Random::new(rows), RowsBuilder::default(), vec![]);
         for n in 0..rows {
             key = format!("key {n:08}").into_bytes();
             let mut value = vec![b'v'; 100];
