@@ -133,8 +133,8 @@ pub(super) fn encode(chunk: &Chunk, out: &mut Vec<u8>) {
     header.copy_from_slice(&encoded);
 }
 
-/// A body that is worth its compression: pieces of it become shorter by a quarter. Less is sooner
-/// sent than made and unmade, even at a gigabit a second.
+/// A body that is worth its compression: pieces of it become shorter by a quarter. By reckoning, to
+/// send less than that takes no longer than to make and unmake it, at a gigabit a second.
 fn compressed(body: &[u8]) -> Option<Vec<u8>> {
     let helps = |raw: usize, stored: usize| stored <= raw - raw / 4;
     if body.len() > 2 * SAMPLES * SAMPLE_LEN {
