@@ -173,7 +173,8 @@ pub trait Endpoint: Send + Sync + 'static {
     /// # Errors
     /// `unsupported_operation` where there are no streams; `client_invalid_operation` if there is
     /// no such stream; `version_invalid` for changes that were acknowledged, and if the stream has
-    /// lost what its consumer didn't take in time; `future_version` if the version lies ahead.
+    /// lost what its consumer didn't take in time; `future_version` if the version lies ahead;
+    /// `wrong_shard_server` if one node is asked, and another of its cluster may have them.
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
         let _ = request;
         let detail = "this database has no streams of changes";

@@ -58,8 +58,10 @@ pub enum NodeError {
     AddressTaken(Arc<str>),
     /// This node is no member of its cluster any more.
     Removed(Arc<str>),
-    /// A stream has lost changes that it should have, or they are not here.
+    /// A stream has lost changes that it should have.
     Gone(Arc<str>),
+    /// This node was made of rows, and lacks older changes of a stream; others may have them.
+    Lacking(Arc<str>),
     /// There is no database in the directory, or no directory.
     Missing(Arc<str>),
     /// The directory is somebody else's, or holds another database than may be there.
@@ -196,6 +198,7 @@ impl NodeError {
             Self::DiskSilent(what) => (Error::io_timeout(), what),
             Self::AddressTaken(what) => (Error::address_in_use(), what),
             Self::Gone(what) => (Error::version_invalid(), what),
+            Self::Lacking(what) => (Error::wrong_shard_server(), what),
             Self::Missing(what) => (Error::file_not_found(), what),
             Self::Damaged(what) => (Error::file_corrupt(), what),
             Self::Corrupt(corruption) => ((&**corruption).into(), ""),

@@ -136,7 +136,7 @@ fn a_node_made_of_rows_says_what_it_lacks_and_gives_what_comes_later() {
         let request = ChangesRequest { stream: id, from: registered + 1, bytes: 1000, wait: false };
         let lacking =
             machines.sim.run_until(rows_at.read_changes(request)).expect_err("it came as rows");
-        assert_eq!(lacking, Error::version_invalid());
+        assert_eq!(lacking, Error::wrong_shard_server());
         assert!(lacking.to_string().contains("this node has changes from version"), "{lacking}");
         // The others have all of them.
         let leader = machines.await_leader(|at| at != behind);

@@ -291,7 +291,7 @@ impl Streams {
     /// The ranges of a stream, if this node can give what is asked for.
     ///
     /// # Errors
-    /// `Misused` if there is no such stream; `Gone`, saying why, if it can't.
+    /// `Misused` if there is no such stream; `Gone` or `Lacking`, saying why, if it can't.
     pub fn ranges_of(&self, request: &ChangesRequest) -> NodeResult<Arc<[KeyRange]>> {
         let state = lock(&self.state);
         let Some(stream) = state.streams.get(&request.stream) else {
@@ -317,7 +317,7 @@ impl Streams {
                 "stream {name}: this node has changes from version {} on, those from {from} on were asked for",
                 stream.kept_from
             );
-            return Err(NodeError::Gone(detail.into()));
+            return Err(NodeError::Lacking(detail.into()));
         }
         Ok(stream.ranges.clone())
     }

@@ -24,6 +24,7 @@ fn each_variant_has_its_number_of_foundationdbs() {
         (NodeError::AddressTaken(what()), 2105),
         (NodeError::Removed(what()), 2000),
         (NodeError::Gone(what()), 2011),
+        (NodeError::Lacking(what()), 1001),
         (NodeError::Missing(what()), 1511),
         (NodeError::Foreign(what()), 2000),
         (NodeError::Damaged(what()), 1522),

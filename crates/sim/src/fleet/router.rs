@@ -20,7 +20,6 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
     KeySelector, KeySpace, RangeRead, RangeResult, Result, Standing, Version, probe,
 };
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -340,18 +339,13 @@ impl Endpoint for Router {
     }
 
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
-        // What one node lacks, others may have.
-        let tries = Arc::new(AtomicUsize::new(0));
+        // What one node lacks, others may have, though they can't be reached now.
         self.read(move |node| {
             let (promise, reply) = promise();
-            let tries = tries.clone();
             node.read_changes(request).on_complete(move |result| {
-                let asks_others = tries.fetch_add(1, Ordering::Relaxed) < TRIES / 2;
-                promise.send(result.map_err(|error| {
-                    match error == Error::version_invalid() && asks_others {
-                        true => Error::process_behind().with_detail(error.to_string()),
-                        false => error,
-                    }
+                promise.send(result.map_err(|error| match error == Error::wrong_shard_server() {
+                    true => Error::process_behind().with_detail(error.to_string()),
+                    false => error,
                 }));
             });
             reply

@@ -54,8 +54,8 @@ struct State<T> {
     owing: u64,
     /// Servers that were asked, a bit each.
     tried: u64,
-    /// Servers that have what is asked for, and it is damaged: a bit each.
-    damaged: u64,
+    /// Servers that have what is asked for damaged, or not at all: a bit each.
+    lacking: u64,
     /// When somebody was asked first.
     first: Option<Duration>,
     last: Option<Last>,
@@ -95,9 +95,9 @@ impl<T: Send + 'static> Op<T> {
                 });
             }
             let (promise, listeners) = (Some(promise), Vec::new());
-            let (owing, tried, damaged) = (0, 0, 0);
+            let (owing, tried, lacking) = (0, 0, 0);
             let (first, last) = (None, None);
-            let state = State { promise, owing, tried, damaged, first, last, listeners };
+            let state = State { promise, owing, tried, lacking, first, last, listeners };
             Self { whom, ask, state: Mutex::new(state), place: OnceLock::new() }
         })
     }
@@ -204,7 +204,7 @@ impl<T: Send + 'static> Op<T> {
         let server = cluster.server(at);
         let failure = result.as_ref().err();
         let again = failure.is_some_and(|error| self.is_to_be_asked_again(cluster, at, error));
-        let is_damaged = failure.is_some_and(|error| *error == Error::file_corrupt());
+        let lacks_it = failure.is_some_and(|error| self.is_lack(error));
         match &result {
             Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
             Err(error) if refusal::is_final(error) => server.lost(Some(error)),
@@ -221,7 +221,7 @@ impl<T: Send + 'static> Op<T> {
         }
         let mut state = self.state();
         state.owing &= !(1 << at);
-        state.damaged |= u64::from(is_damaged) << at;
+        state.lacking |= u64::from(lacks_it) << at;
         if again {
             // The steward looks for somebody else.
             drop(state);
@@ -236,7 +236,22 @@ impl<T: Send + 'static> Op<T> {
             cluster.waiting.remove(*place);
         }
         if let Some(promise) = promise {
-            promise.send(result);
+            promise.send(result.map_err(|error| self.in_the_end(error)));
+        }
+    }
+
+    /// Whether a server says that it has what is asked for damaged, or not at all.
+    fn is_lack(&self, error: &Error) -> bool {
+        matches!((error.code(), self.whom), (1522, _) | (1001, Whom::WhoeverHasIt))
+    }
+
+    /// What an error means when there is nobody else to be asked: what each server lacks is gone.
+    fn in_the_end(&self, error: Error) -> Error {
+        match (error.code(), self.whom, error.detail()) {
+            (1001, Whom::WhoeverHasIt, Some(detail)) => {
+                Error::version_invalid().with_detail(detail.to_owned())
+            }
+            _ => error,
         }
     }
 
@@ -257,10 +272,10 @@ impl<T: Send + 'static> Op<T> {
                 let tried = self.state().tried;
                 cluster.has_others(tried, true)
             }
-            // What is read is damaged there. Others have rows of their own, and are waited for.
-            (1522, _) => {
-                let damaged = self.state().damaged | 1 << at;
-                cluster.has_others(damaged, false)
+            // Others have rows and a log of their own, and are waited for.
+            _ if self.is_lack(error) => {
+                let lacking = self.state().lacking | 1 << at;
+                cluster.has_others(lacking, false)
             }
             // It lags, and others may not.
             (1009, Whom::Any) => self.state().tried.count_ones() == 1,
@@ -286,18 +301,18 @@ impl<T: Send + 'static> Pending for Op<T> {
     }
 
     fn look(self: Arc<Self>, cluster: &Arc<Cluster>) {
-        let (owing, last, tried, damaged) = {
+        let (owing, last, tried, lacking) = {
             let state = self.state();
-            (state.owing, state.last.clone(), state.tried, state.damaged)
+            (state.owing, state.last.clone(), state.tried, state.lacking)
         };
         if owing == 0 {
             if let Some(refusal) = cluster.refusal() {
                 return self.fail(&refusal);
             }
-            // Those who failed may be asked again when nobody else is there; where it is damaged it
+            // Those who failed may be asked again when nobody else is there; where it is lacking it
             // stays so.
             let next = cluster.choose(self.whom(), tried);
-            let next = next.or_else(|| cluster.choose(self.whom(), damaged));
+            let next = next.or_else(|| cluster.choose(self.whom(), lacking));
             if let Some(at) = next {
                 self.dispatch(cluster, at);
             }
@@ -358,7 +373,7 @@ mod tests {
     use plinth_env::simulated::Simulation;
 
     /// Whether what the first of two servers answers, asked so long ago, has others asked.
-    fn is_asked_again(whom: Whom, error: &Error, ago: Duration, damaged: u64) -> bool {
+    fn is_asked_again(whom: Whom, error: &Error, ago: Duration, lacking: u64) -> bool {
         let sim = Simulation::new(1);
         let env = sim.process("client");
         sim.run_for(Duration::from_secs(60));
@@ -368,7 +383,7 @@ mod tests {
         let op = Op::<()>::new(whom, Box::new(|_| unreachable!("nobody is asked")), promise().0);
         {
             let mut state = op.state();
-            (state.tried, state.damaged) = (1, damaged);
+            (state.tried, state.lacking) = (1, lacking);
             state.first = Some(env.now() - ago);
         }
         let again = op.is_to_be_asked_again(&cluster, 0, error);
@@ -396,5 +411,22 @@ mod tests {
             assert!(is_asked_again(whom, &damage, 2 * FAILOVER, 0), "{whom:?}");
             assert!(!is_asked_again(whom, &damage, Duration::ZERO, 0b10), "{whom:?}");
         }
+    }
+
+    /// Whoever read a stream of changes was told that they are gone, when the one server that he
+    /// could reach for two seconds was made of rows and lacked them.
+    #[test]
+    fn changes_that_a_server_lacks_are_waited_for_as_long_as_another_may_have_them() {
+        let lack = Error::wrong_shard_server().with_detail("changes from version 7 on");
+        assert!(is_asked_again(Whom::WhoeverHasIt, &lack, 2 * FAILOVER, 0));
+        assert!(!is_asked_again(Whom::WhoeverHasIt, &lack, Duration::ZERO, 0b10));
+        assert!(!is_asked_again(Whom::Any, &lack, Duration::ZERO, 0));
+        // That a stream has lost them is said by each.
+        let lost = Error::version_invalid();
+        assert!(is_asked_again(Whom::WhoeverHasIt, &lost, Duration::ZERO, 0));
+        assert!(!is_asked_again(Whom::WhoeverHasIt, &lost, SEARCH, 0));
+        let op = Op::<()>::new(Whom::WhoeverHasIt, Box::new(|_| unreachable!()), promise().0);
+        let told = op.in_the_end(lack);
+        assert_eq!((told.code(), told.detail()), (2011, Some("changes from version 7 on")));
     }
 }
