@@ -224,7 +224,7 @@ fn mistakes_with_a_captured_first_are_noticed() {
         "dr: a captured first is left before it is followed",
         "dr: what is captured is acknowledged before it is applied",
     ] {
-        is_noticed(bug, 12, |seed| take_over_with_kills(seed, 4));
+        is_noticed(bug, 100, |seed| take_over_with_kills(seed, 4));
     }
 }
 

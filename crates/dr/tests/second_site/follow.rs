@@ -89,7 +89,7 @@ fn mistakes_in_following_are_noticed() {
         "dr: clears are applied last",
         "dr: what follows a round begins late",
     ] {
-        is_noticed(bug, 12, |seed| follow_with_kills(seed, 5));
+        is_noticed(bug, 100, |seed| follow_with_kills(seed, 5));
     }
 }
 

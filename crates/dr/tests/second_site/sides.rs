@@ -179,7 +179,7 @@ fn nothing_acknowledged_is_lost_when_sides_are_changed() {
 
 #[test]
 fn unlocking_before_everything_is_there_is_noticed() {
-    is_noticed("dr: the second is unlocked before it has everything", 12, change_with_kills);
+    is_noticed("dr: the second is unlocked before it has everything", 100, change_with_kills);
 }
 
 /// Without kills clients stand still for a few round trips, by the simulated clock, whenever sides
