@@ -322,7 +322,7 @@ fn akumulis_and_opentsdbs_answers_say_that_points_have_gone() {
         let url = format!("start={BEGIN}&end={END}&m={query}");
         block_on(opentsdb(store, "/api/query", (url.as_bytes(), b""), 0))
     };
-    for query in ["sum:1m-dev:gauge", "sum:90s-avg:gauge"] {
+    for query in ["sum:1m-dev:gauge", "sum:90s-avg:gauge", "sum:gauge"] {
         let (status, text, warning) = opentsdb(&rolled, query);
         assert!(
             status == 200 && warning.is_some_and(|why| why.contains("points have gone")),

@@ -85,12 +85,49 @@ fn queries_are_answered_step_by_step() {
         (r#"{"queries": []}"#, "start is missing"),
         (r#"{"start": 5, "queries": []}"#, "1 to 20 queries"),
         (r#"{"start": 5, "queries": [{"metric": "m"}]}"#, "no aggregator"),
-        (r#"{"start": 5, "queries": [{"metric": "m", "aggregator": "sum"}]}"#, "a downsample"),
+        (r#"{"start": 5, "queries": [{"metric": "m", "aggregator": "sun"}]}"#, "no such agg"),
     ] {
         let heard = server.post("/api/query", "", body.as_bytes());
         assert!(heard.status == 400 && heard.text().contains(words), "{body}: {}", heard.text());
     }
     assert_eq!(server.get("/api/query").status, 405);
+}
+
+/// Each was refused: Grafana's editor has a switch that leaves the downsample out.
+#[test]
+fn points_are_put_together_as_they_are_without_a_downsample() {
+    let server = start();
+    // Two of b's lie between points of a.
+    let more = format!(
+        r#"[{{"metric": "cpu.user", "timestamp": {}, "value": 4, "tags": {{"host": "b", "dc": "x"}}}},
+            {{"metric": "cpu.user", "timestamp": {}500, "value": 8, "tags": {{"host": "b", "dc": "x"}}}}]"#,
+        START + 15,
+        START + 25
+    );
+    assert_eq!(server.post("/api/put", "", more.as_bytes()).status, 204);
+    let dps = |query: &str| {
+        let end = START + 30;
+        let heard = server.get(&format!("/api/query?start={START}&end={end}&m={query}"));
+        assert_eq!(heard.status, 200, "{}", heard.text());
+        let json: serde_json::Value = serde_json::from_slice(&heard.body).unwrap();
+        let of = |one: &serde_json::Value| {
+            let dps = one["dps"].as_object().unwrap().iter();
+            dps.map(|(time, value)| (time.parse::<i64>().unwrap() - START, value.as_f64().unwrap()))
+                .collect::<Vec<_>>()
+        };
+        json.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let sum = [(0, 0.0), (10, 3.0), (15, 5.5), (20, 6.0), (25, 10.55), (30, 9.0)];
+    assert_eq!(dps("sum:cpu.user"), [sum]);
+    let points = [(0, 0.0), (10, 3.0), (15, 4.0), (20, 6.0), (25, 8.0), (30, 9.0)];
+    assert_eq!(dps("zimsum:cpu.user"), [points]);
+    let a = vec![(0, 0.0), (10, 1.0), (20, 2.0), (30, 3.0)];
+    let b = vec![(0, 0.0), (10, 2.0), (15, 4.0), (20, 4.0), (25, 8.0), (30, 6.0)];
+    for query in ["none:cpu.user", "sum:cpu.user%7Bhost=*%7D"] {
+        assert_eq!(dps(query), [a.clone(), b.clone()], "{query}");
+    }
+    assert_eq!(dps("sum:rate:cpu.user%7Bhost=a%7D"), [[(10, 0.1), (20, 0.1), (30, 0.1)]]);
+    assert!(dps("sum:memory").is_empty());
 }
 
 #[test]

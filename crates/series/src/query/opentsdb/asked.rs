@@ -24,15 +24,28 @@ pub(super) struct Asked {
 /// One of its queries.
 pub(super) struct One {
     pub(super) metric: String,
-    /// The aggregation in PromQL, with room for what it is of and by; `None` for each series alone.
-    pub(super) aggregate: Option<Operator>,
-    pub(super) step: i64,
-    /// What becomes of the points of a step.
-    pub(super) sample: Operator,
+    /// How series become one; `None` for each series alone.
+    pub(super) aggregate: Option<Aggregate>,
+    /// How points become fewer; `None` for all of them.
+    pub(super) downsample: Option<Downsample>,
     pub(super) rate: Option<Rate>,
     /// Conditions on labels, as PromQL has them.
     pub(super) conditions: Vec<String>,
     pub(super) by: Vec<String>,
+}
+
+/// How series of a group become one.
+pub(super) struct Aggregate {
+    pub(super) operator: Operator,
+    /// Whether a series has a value between its points, too, as far as these aren't downsampled.
+    pub(super) is_interpolated: bool,
+}
+
+/// How the points of each step become one.
+pub(super) struct Downsample {
+    /// Nanoseconds.
+    pub(super) step: i64,
+    pub(super) sample: Operator,
 }
 
 /// A function of PromQL, and the number that it takes before its series.
@@ -98,7 +111,7 @@ impl Asked {
 
 impl One {
     /// `aggregator:[rate[{counter[,max]}]:][downsample:]metric[{tag=value,..}]`.
-    fn of_text(text: &str) -> Result<Self, String> {
+    pub(super) fn of_text(text: &str) -> Result<Self, String> {
         let (head, groups) = braces(text);
         if groups.len() > 2 {
             return Err(format!("m={text}: more than two lists of tags in braces"));
@@ -153,21 +166,11 @@ impl One {
         downsample: Option<&str>,
         rate: Option<Rate>,
     ) -> Result<Self, String> {
-        let downsample = downsample.ok_or("a downsample such as 1m-avg is needed here")?;
-        let mut parts = downsample.split('-');
-        let (step, sample) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let step = span(step).filter(|step| *step >= MILLISECOND);
-        let step = step.ok_or_else(|| format!("downsample={downsample}: no such interval"))?;
-        let fill = parts.next().unwrap_or("none");
-        if fill != "none" {
-            return Err(format!("downsample={downsample}: what is not there is left out (none)"));
-        }
-        let sample = Operator::over_time(sample)
-            .ok_or_else(|| format!("downsample={downsample}: no such function"))?;
+        let downsample = downsample.map(Downsample::of_text).transpose()?;
         let aggregate = match aggregator {
             "none" => None,
             name => Some(
-                Operator::aggregate(name).ok_or_else(|| format!("no such aggregator: {name}"))?,
+                Aggregate::of_name(name).ok_or_else(|| format!("no such aggregator: {name}"))?,
             ),
         };
         if metric.contains('*') {
@@ -175,7 +178,7 @@ impl One {
         }
         let (conditions, by) = Default::default();
         let metric = metric.to_owned();
-        Ok(Self { metric, aggregate, step, sample, rate, conditions, by })
+        Ok(Self { metric, aggregate, downsample, rate, conditions, by })
     }
 
     /// A tag as the first version of OpenTSDB's queries has them: a value or several, `*` for any,
@@ -264,6 +267,30 @@ impl Rate {
     }
 }
 
+impl Aggregate {
+    fn of_name(name: &str) -> Option<Self> {
+        let is_interpolated = !matches!(name, "zimsum" | "mimmin" | "mimmax" | "count");
+        Some(Self { operator: Operator::aggregate(name)?, is_interpolated })
+    }
+}
+
+impl Downsample {
+    /// `interval-function[-none]`.
+    fn of_text(text: &str) -> Result<Self, String> {
+        let mut parts = text.split('-');
+        let (step, sample) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let step = span(step).filter(|step| *step >= MILLISECOND);
+        let step = step.ok_or_else(|| format!("downsample={text}: no such interval"))?;
+        let fill = parts.next().unwrap_or("none");
+        if fill != "none" {
+            return Err(format!("downsample={text}: what is not there is left out (none)"));
+        }
+        let sample = Operator::over_time(sample)
+            .ok_or_else(|| format!("downsample={text}: no such function"))?;
+        Ok(Self { step, sample })
+    }
+}
+
 impl Operator {
     fn aggregate(name: &str) -> Option<Self> {
         let name = match name {
@@ -278,6 +305,30 @@ impl Operator {
             }
         };
         Some(Self { name, number: None })
+    }
+
+    /// What an aggregation makes of values, of which there is one at least.
+    pub(super) fn applied(&self, values: &mut [f64]) -> f64 {
+        let count = values.len() as f64;
+        let sum = |values: &[f64]| values.iter().sum::<f64>();
+        match self.name {
+            "sum" => sum(values),
+            "avg" => sum(values) / count,
+            "min" => values.iter().copied().fold(f64::INFINITY, f64::min),
+            "max" => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            "count" => count,
+            "stddev" => {
+                let mean = sum(values) / count;
+                (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
+            }
+            _ => {
+                values.sort_unstable_by(f64::total_cmp);
+                let rank = self.number.unwrap_or_default() * (count - 1.0);
+                let (lower, upper) = (rank.floor(), rank.ceil());
+                let (least, greatest) = (values[lower as usize], values[upper as usize]);
+                least + (greatest - least) * (rank - lower)
+            }
+        }
     }
 
     fn over_time(name: &str) -> Option<Self> {
@@ -406,6 +457,7 @@ mod tests {
                 "host,dc",
             ),
             ("p95:1h-p99:rate:m", r#"{__name__="m"}"#, ""),
+            ("sum:m{host=a}", r#"{__name__="m","host"=~"a"}"#, "host"),
             // Its tags were taken for options of a rate.
             ("sum:1m-avg:error_rate{host=a}", r#"{__name__="error_rate","host"=~"a"}"#, "host"),
             // A `*` in a value meant itself, and found nothing.
@@ -420,7 +472,6 @@ mod tests {
         }
         for (text, words) in [
             ("cpu", "is expected"),
-            ("sum:cpu", "a downsample"),
             ("sum:1x-avg:cpu", "no such interval"),
             ("sum:1m-what:cpu", "no such function"),
             ("sum:1m-avg-zero:cpu", "left out"),

@@ -12,15 +12,16 @@
 //! A step has its first nanosecond and not that of the next one, and its beginning for its time, as
 //! OpenTSDB's have. Where a series has no point in a step it has no part in it: nothing is
 //! interpolated, so the answers are those of OpenTSDB where all series have points in all steps.
-//! Without a downsample there would be only interpolation, so one is asked for.
+//! Without a downsample points are put together as they are (`raw`).
 
 mod asked;
 mod lookup;
+mod raw;
 
 use super::prometheus::{Deadline, MAX_SAMPLES, StoreSource, form_pairs, labels_of};
 use crate::name::{plain, written};
 use crate::store::{Listing, SeriesStore, Share};
-use asked::{Asked, One, Operator, Rate, quoted};
+use asked::{Asked, Downsample, One, Operator, Rate, quoted};
 use plinth_promql::{Answered, Error, Labels, NAME, Options, Row, Sample, Source, parse_selector};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,6 +154,7 @@ async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, bool), Fai
         share: Share::new(store),
         series: 0,
         samples: 0,
+        visits: 0,
         text: String::from("["),
     };
     for one in &asked.queries {
@@ -170,6 +172,8 @@ struct Answering<'a> {
     /// Series that were found, and samples that stand in the text, of all queries.
     series: usize,
     samples: usize,
+    /// Values that were put together of series that aren't downsampled.
+    visits: u64,
     text: String,
 }
 
@@ -178,35 +182,48 @@ impl Answering<'_> {
     async fn one(&mut self, asked: &Asked, one: &One) -> Result<(), Failure> {
         let selector = one.selector();
         let matchers = parse_selector(&selector).map_err(Error::Parse)?;
+        let Some(Downsample { step, .. }) = one.downsample else {
+            return self.one_raw(asked, one, &matchers).await;
+        };
         let groups = self.groups(one, &matchers).await?;
-        let bucket = |time: i64| time.div_euclid(one.step).saturating_mul(one.step);
-        let last = |bucket: i64| bucket.saturating_add(one.step - 1);
-        let steps = (last(bucket(asked.start)), last(bucket(asked.end)), one.step);
+        let bucket = |time: i64| time.div_euclid(step).saturating_mul(step);
+        let last = |bucket: i64| bucket.saturating_add(step - 1);
+        let steps = (last(bucket(asked.start)), last(bucket(asked.end)), step);
         let text = one.expression(&selector);
         let answer = plinth_promql::range(&self.source, &text, steps, &self.options).await?;
         let Answered::Matrix(series) = answer.value else {
             return Err(Failure::Execution("the query came to no series".to_owned()));
         };
         // Its expressions sum and count points, which come to numbers or nothing.
-        for Row { labels, samples, .. } in series {
+        for Row { labels, mut samples, .. } in series {
             let group = groups.get(&one.group(&labels)).cloned().unwrap_or_default();
-            let samples = match &one.rate {
-                Some(rate) => rated(rate, &samples),
-                None => samples,
-            };
-            self.samples += samples.len();
-            if self.samples > MAX_SAMPLES {
-                return Err(Failure::Asked(format!(
-                    "more than {MAX_SAMPLES} points in one request; take a longer interval or \
-                     fewer series"
-                )));
-            }
-            let unit = if asked.is_fine { MILLISECOND } else { SECOND };
-            write(&mut self.text, one, &group, (&samples, unit));
-            self.share.hold(self.text.capacity()).map_err(Failure::Source)?;
-            self.source.pause().await?;
+            // The time of a step is its beginning, that of an evaluation its end.
+            samples.iter_mut().for_each(|(time, _)| *time -= step - 1);
+            self.append(asked, one, (&group, &samples)).await?;
         }
         Ok(())
+    }
+
+    /// Appends a series, within the bounds.
+    async fn append(
+        &mut self,
+        asked: &Asked,
+        one: &One,
+        (group, samples): (&Group, &[Sample]),
+    ) -> Result<(), Failure> {
+        let rates = one.rate.as_ref().map(|rate| rated(rate, samples));
+        let samples = rates.as_deref().unwrap_or(samples);
+        self.samples += samples.len();
+        if self.samples > MAX_SAMPLES {
+            return Err(Failure::Asked(format!(
+                "more than {MAX_SAMPLES} points in one request; take a longer interval or fewer \
+                 series"
+            )));
+        }
+        let unit = if asked.is_fine { MILLISECOND } else { SECOND };
+        write(&mut self.text, one, group, (samples, unit));
+        self.share.hold(self.text.capacity()).map_err(Failure::Source)?;
+        self.source.pause().await
     }
 
     /// What the series of each group have in common.
@@ -242,7 +259,7 @@ fn write(out: &mut String, one: &One, group: &Group, (samples, unit): (&[Sample]
     // Of points that would have one time in this unit the last one counts.
     let mut before = None;
     for (time, value) in samples.iter().filter(|sample| sample.1.is_finite()) {
-        let time = (time - (one.step - 1)).div_euclid(unit);
+        let time = time.div_euclid(unit);
         match before {
             Some((known, place)) if known == time => out.truncate(place),
             Some(_) => out.push(','),
@@ -284,14 +301,15 @@ impl Group {
 }
 
 impl One {
-    /// The expression for all of its steps.
+    /// The expression for all of its steps, or where there are none its series.
     fn expression(&self, selector: &str) -> String {
-        let step = self.step / MILLISECOND;
-        let sampled = format!("{selector}[{step}ms]");
-        let sampled = self.sample.of(&sampled, "");
+        let Some(Downsample { step, sample }) = &self.downsample else {
+            return selector.to_owned();
+        };
+        let sampled = sample.of(&format!("{selector}[{}ms]", step / MILLISECOND), "");
         let by: Vec<String> = self.by.iter().map(|label| quoted(label)).collect();
         match &self.aggregate {
-            Some(aggregate) => aggregate.of(&sampled, &format!(" by ({}) ", by.join(","))),
+            Some(aggregate) => aggregate.operator.of(&sampled, &format!(" by ({}) ", by.join(","))),
             None => sampled,
         }
     }

@@ -30,7 +30,7 @@ use plinth_promql::ast::Node;
 use plinth_promql::{Answered, Error, Options, ParseError, Row, parse_selector};
 use serde_json::{Value as Json, json};
 use source::find;
-pub(super) use source::{Deadline, StoreSource, labels_of};
+pub(super) use source::{Deadline, Selected, StoreSource, labels_of};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
