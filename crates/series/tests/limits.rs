@@ -7,7 +7,7 @@
 use plinth::{Database, Local};
 use plinth_env::{Env, block_on};
 use plinth_series::ingest::{Memory, Protocol, Session};
-use plinth_series::{Error, Newcomers, SeriesLimits, SeriesStore, Settings};
+use plinth_series::{Error, Newcomers, SeriesLimits, SeriesStore, Settings, prometheus};
 use plinth_types::{Bytes, KeyRange};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -238,4 +238,26 @@ fn a_label_of_too_many_values_is_named_and_others_go_on() {
     let told = said(&mut self::session(), &store, &names(&["m a=5", "m a=2 b=z", "m b=w"]));
     assert!(told.starts_with("-DB too many: label \"a\"") && told.ends_with("+OK 1\r\n"), "{told}");
     assert!(told.contains("label \"b\" of metric \"m\" has 3 values"), "{told}");
+}
+
+/// It was refused like the whole list, which nobody had asked for.
+#[test]
+fn a_list_that_is_too_long_can_be_asked_for_its_beginning() {
+    let db = Local::in_memory().unwrap().into_database();
+    let store = open(&db, SeriesLimits { of_label: None, ..limits(200_000, 200_000) });
+    let mut session = session();
+    for begin in [0, 50_000, 100_000] {
+        let hosts = begin..(begin + 50_000).min(100_001);
+        let text: String = hosts.map(|host| point(&format!("m host={host:06}"), 1)).collect();
+        assert!(said(&mut session, &store, &text).starts_with("+OK"));
+    }
+    let ask = |parameters: &str| {
+        let path = "/api/v1/label/host/values";
+        block_on(prometheus(&store, path, &[parameters.as_bytes(), b""], 1_000_000_000))
+    };
+    let (status, text) = ask("");
+    assert!(status == 400 && text.contains("more than 100000"), "{text}");
+    let (status, text) = ask("limit=2");
+    assert!(status == 200 && text.starts_with(r#"{"data":["000000","000001"],"#), "{text}");
+    assert!(text.contains("truncated"), "{text}");
 }

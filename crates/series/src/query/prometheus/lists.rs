@@ -3,12 +3,12 @@
 //! Without `match[]` and a time a list is that of the index, which knows of no points. Else series
 //! are found, and those without a point from `start` to `end` are left out, as long as they are so
 //! few that looking into each of them takes no time: of more all are listed. A list that would be
-//! too long is refused: a part of it would be taken for all.
+//! too long is refused, unless `limit` asks for its beginning: a part of it would be taken for all.
 
 use super::answer::{Reply, metric};
 use super::parameters::{Parameters, label_of};
 use super::source::labels_of;
-use super::{Failure, MAX_LISTED, TRUNCATED, cut, missing, selected};
+use super::{Failure, MAX_LISTED, TRUNCATED, cut, limit, missing, selected};
 use crate::name::{Name, plain, written};
 use crate::record::Kind;
 use crate::store::{Found, Listing, SERIES_AT_ONCE, SeriesStore};
@@ -180,17 +180,23 @@ async fn label_values(
         let values: BTreeSet<&str> = series.iter().map(|labels| labels.get(label)).collect();
         return Ok(values.into_iter().filter(|value| !value.is_empty()).map(Json::from).collect());
     }
-    let metrics = listed(store, Listing::Metrics).await?;
+    // One more than are wanted, so that it is known that there are more.
+    let enough = limit(parameters)?.map_or(usize::MAX, |limit| limit.saturating_add(1));
     if label == NAME {
+        let metrics = first(store, Listing::Metrics, enough).await?;
         let metrics: BTreeSet<_> = metrics.iter().map(|metric| plain(metric)).collect();
         return Ok(metrics.into_iter().map(Json::from).collect());
     }
+    let metrics = listed(store, Listing::Metrics).await?;
     let (mut values, tags) = (BTreeSet::new(), written(label));
     for metric in metrics {
         for tag in &tags {
             let (metric, tag) = (metric.clone(), tag.clone());
-            let found = listed(store, Listing::Values { metric, tag }).await?;
+            let found = first(store, Listing::Values { metric, tag }, enough).await?;
             values.extend(found.iter().map(|value| plain(value).into_owned()));
+            while values.len() > enough {
+                values.pop_last();
+            }
             bounded(values.len())?;
         }
         crate::query::pause().await;
@@ -200,7 +206,17 @@ async fn label_values(
 
 /// All there is in a list.
 async fn listed(store: &SeriesStore, listing: Listing) -> Result<Vec<String>, Failure> {
-    let found = store.list(&listing, "", None, MAX_LISTED + 1).await.map_err(Error::Source)?;
+    first(store, listing, usize::MAX).await
+}
+
+/// What a list begins with, where so many are enough.
+async fn first(
+    store: &SeriesStore,
+    listing: Listing,
+    enough: usize,
+) -> Result<Vec<String>, Failure> {
+    let most = enough.min(MAX_LISTED + 1);
+    let found = store.list(&listing, "", None, most).await.map_err(Error::Source)?;
     bounded(found.len())?;
     Ok(found)
 }

@@ -119,16 +119,20 @@ pub async fn prometheus(
     }
 }
 
-/// Cuts off what a request doesn't want; whether something was.
-fn cut<T>(list: &mut Vec<T>, parameters: &Parameters) -> Result<bool, Failure> {
-    let Some(text) = parameters.get("limit") else { return Ok(false) };
-    let limit: usize = text.parse().map_err(|_| {
+/// How many a request wants at most, if it says so.
+fn limit(parameters: &Parameters) -> Result<Option<usize>, Failure> {
+    let Some(text) = parameters.get("limit") else { return Ok(None) };
+    let limit = text.parse().map_err(|_| {
         Failure::Asked("invalid parameter \"limit\": a number, or 0 for none, expected".into())
     })?;
-    let is_cut = limit > 0 && list.len() > limit;
-    if is_cut {
-        list.truncate(limit);
-    }
+    Ok(Some(limit).filter(|limit| *limit > 0))
+}
+
+/// Cuts off what a request doesn't want; whether something was.
+fn cut<T>(list: &mut Vec<T>, parameters: &Parameters) -> Result<bool, Failure> {
+    let Some(limit) = limit(parameters)? else { return Ok(false) };
+    let is_cut = list.len() > limit;
+    list.truncate(limit);
     Ok(is_cut)
 }
 
