@@ -102,8 +102,11 @@ impl<S: Source> Evaluator<'_, S> {
     ) -> Boxed<'b, Vec<Column>, S::Error> {
         Box::pin(async move {
             let mut columns = Vec::new();
-            for (labels, series) in self.source.find(&selector.matchers).await? {
-                self.source.pause().await?;
+            let found = self.source.find(&selector.matchers).await?;
+            for (place, (labels, series)) in found.into_iter().enumerate() {
+                if reading.is_time_to_pause(place) {
+                    self.source.pause().await?;
+                }
                 let windows = reading.windows(Wanted::Last);
                 let rest =
                     self.source.read_windows(&series, windows).await.map_err(Error::Source)?;
@@ -173,8 +176,11 @@ impl<S: Source> Evaluator<'_, S> {
         Box::pin(async move {
             let mut all = Vec::new();
             let (after, until) = reading.bounds();
-            for (labels, series) in self.source.find(&selector.matchers).await? {
-                self.source.pause().await?;
+            let found = self.source.find(&selector.matchers).await?;
+            for (place, (labels, series)) in found.into_iter().enumerate() {
+                if reading.is_time_to_pause(place) {
+                    self.source.pause().await?;
+                }
                 let mut rest =
                     self.source.read(&series, after, until).await.map_err(Error::Source)?;
                 self.tell_source(rest.told(), span);
@@ -236,8 +242,11 @@ impl<S: Source> Evaluator<'_, S> {
             let source = self.source;
             let (mut columns, mut begun) = (Vec::new(), VecDeque::new());
             let (after, until) = asked.reading.bounds();
-            for (labels, series) in source.find(&selector.matchers).await? {
-                source.pause().await?;
+            let found = source.find(&selector.matchers).await?;
+            for (place, (labels, series)) in found.into_iter().enumerate() {
+                if asked.reading.is_time_to_pause(place) {
+                    source.pause().await?;
+                }
                 let wanted = asked.over.wanted();
                 let rest = match wanted {
                     Some(wanted) => {
