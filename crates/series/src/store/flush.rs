@@ -208,7 +208,7 @@ pub(super) async fn take_in(shared: &Arc<Shared>) -> Result<()> {
 async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     shared.check()?;
     commit_steps(shared).await?;
-    let Some(last) = inbox::last(shared).await? else { return Ok(()) };
+    let Some(last) = inbox::last(&shared.database, &shared.keys).await? else { return Ok(()) };
     while let Some(taken) = inbox::take_some(shared).await? {
         let is_all = taken.reaches(&last);
         save_taken(shared, taken).await?;

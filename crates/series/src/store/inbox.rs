@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::record::Record;
 use crate::value::Point;
-use plinth_client::{RangeOptions, StreamingMode, Transaction};
+use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, KeyValue, key_after};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,10 +44,10 @@ pub(super) async fn has_any(tr: &Transaction, keys: &Keys) -> plinth_types::Resu
 }
 
 /// The key of the last row that there is.
-pub(super) async fn last(shared: &Shared) -> Result<Option<Bytes>> {
-    let range = &RangeOptions::prefix(shared.keys.inbox()).limit(1).reverse(true);
+pub(super) async fn last(database: &Database, keys: &Keys) -> Result<Option<Bytes>> {
+    let range = &RangeOptions::prefix(keys.inbox()).limit(1).reverse(true);
     let first = |tr: Transaction| async move { tr.snapshot().get_range(range.clone()).await };
-    let rows = retry::transact(&shared.database, first).await?.rows;
+    let rows = retry::transact(database, first).await?.rows;
     Ok(rows.iter().next().map(|(key, _)| Bytes::copy_from_slice(key)))
 }
 

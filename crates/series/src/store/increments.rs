@@ -60,7 +60,7 @@ impl Series {
                 return Ok(Some(point));
             }
         }
-        let points = self.scan_unwatched(.., Direction::Backward).await?.next().await?;
+        let points = self.scan_unchecked(.., Direction::Backward).await?.next().await?;
         // They ascend, whatever the direction.
         Ok(points.and_then(|points| points.iter().next_back()))
     }

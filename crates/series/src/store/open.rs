@@ -133,21 +133,15 @@ pub(super) async fn view(plot: &Plot) -> Result<Arc<Shared>> {
 async fn let_inbox_empty(plot: &Plot) -> Result<()> {
     let database = plot.home.reach(&plot.database);
     let (env, keys) = (database.endpoint().env(), &plot.home.keys);
-    let first = RangeOptions::prefix(keys.inbox()).limit(FEW + 1);
-    let last = first.clone().limit(1).reverse(true);
-    let rows = async |range: &RangeOptions| {
-        retry::transact(&database, async |tr: Transaction| {
-            tr.snapshot().range(range.clone()).collect().await
-        })
-        .await
-    };
-    let Some(last) = rows(&last).await?.pop() else { return Ok(()) };
+    let Some(last) = inbox::last(&database, keys).await? else { return Ok(()) };
+    let first = &RangeOptions::prefix(keys.inbox()).limit(FEW + 1);
+    let rows = |tr: Transaction| async move { tr.snapshot().range(first.clone()).collect().await };
     let (mut oldest, mut since) = (None, env.now());
     loop {
-        let waiting = rows(&first).await?;
+        let waiting = retry::transact(&database, rows).await?;
         let now = env.now();
         match waiting.into_iter().nth(FEW) {
-            Some(row) if row.key <= last.key => {
+            Some(row) if row.key <= last => {
                 if oldest.as_ref() != Some(&row.key) {
                     (oldest, since) = (Some(row.key), now);
                 }

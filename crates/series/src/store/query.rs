@@ -5,7 +5,7 @@
 
 use super::Series;
 use super::merged::Merged;
-use super::rolled::{Fit, Parts, Read, Watch};
+use super::rolled::{Fit, GoneCheck, Parts, Read};
 use crate::error::Result;
 use crate::rollup::Needed;
 use crate::tree::{Direction, Groups, Piece, Span, Summary};
@@ -15,8 +15,8 @@ use std::ops::{Bound, RangeBounds};
 /// A scan of a series.
 pub struct PointStream {
     merged: Merged,
-    /// How it is found out at the end whether points went meanwhile.
-    watch: Option<Watch>,
+    /// Finds out at the end whether points went meanwhile.
+    gone_check: Option<GoneCheck>,
 }
 
 /// The buckets of a series.
@@ -47,18 +47,18 @@ impl Series {
         let span = Span::new(range);
         // Points may go meanwhile, so what has gone is looked at behind them.
         let merged = Merged::new(self, span, direction).await?;
-        let watch = Watch::new(self, span).await?;
-        Ok(PointStream { merged, watch: Some(watch) })
+        let gone_check = GoneCheck::new(self, span).await?;
+        Ok(PointStream { merged, gone_check: Some(gone_check) })
     }
 
     /// The same for whoever has points go himself, or asks for none that could.
-    pub(super) async fn scan_unwatched(
+    pub(super) async fn scan_unchecked(
         &self,
         range: impl RangeBounds<i64>,
         direction: Direction,
     ) -> Result<PointStream> {
         let merged = Merged::new(self, Span::new(range), direction).await?;
-        Ok(PointStream { merged, watch: None })
+        Ok(PointStream { merged, gone_check: None })
     }
 
     /// The summary of a range of times, however long, from a handful of nodes; `None` if there are
@@ -161,7 +161,7 @@ impl PointStream {
 
     /// Whether points of the range had gone before, of which there are buckets at most.
     pub(crate) fn are_missing(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.are_missing)
+        self.gone_check.as_ref().is_some_and(|gone_check| gone_check.are_missing)
     }
 
     /// The next points, a few thousand at most, ascending by time whatever the direction. `None` at
@@ -187,8 +187,8 @@ impl PointStream {
                 Some(Piece::Points(points)) => return Ok(Some(points)),
                 Some(Piece::Whole(_)) => {}
                 None => {
-                    if let Some(watch) = &self.watch {
-                        watch.check(&self.merged.reader).await?;
+                    if let Some(gone_check) = &self.gone_check {
+                        gone_check.check(&self.merged.reader).await?;
                     }
                     return Ok(None);
                 }

@@ -295,7 +295,7 @@ impl Series {
     }
 
     async fn has_any_before(&self, first: i64, may_have_records: bool) -> Result<bool> {
-        Ok(self.scan_unwatched(..first, Direction::Forward).await?.next().await?.is_some()
+        Ok(self.scan_unchecked(..first, Direction::Forward).await?.next().await?.is_some()
             || (may_have_records && self.has_records_before(first).await?))
     }
 }

@@ -218,7 +218,7 @@ impl Step<'_> {
     ) -> Result<Option<i64>> {
         let begin = making.iter().map(|making| making.begin).min().unwrap_or(0);
         let end = making.iter().map(|making| making.end).max().unwrap_or(0);
-        let mut points = self.committed().scan_unwatched(begin..end, Direction::Forward).await?;
+        let mut points = self.committed().scan_unchecked(begin..end, Direction::Forward).await?;
         let mut read = 0;
         while let Some(some) = points.next().await? {
             let Some(first) = some.times.first().copied() else { continue };

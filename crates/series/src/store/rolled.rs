@@ -106,7 +106,7 @@ struct Planned {
 }
 
 /// What a scan of points needs to find out whether some of them went while it read them.
-pub(super) struct Watch {
+pub(super) struct GoneCheck {
     series: Series,
     planned: Option<Planned>,
     span: Span,
@@ -114,7 +114,7 @@ pub(super) struct Watch {
     pub(super) are_missing: bool,
 }
 
-impl Watch {
+impl GoneCheck {
     /// To be made when the scan has begun: what goes in between is then told to be missing.
     pub(super) async fn new(series: &Series, span: Span) -> Result<Self> {
         let none = (|_| Fit::Not, Needed::COUNTS);
