@@ -85,6 +85,49 @@ class Server:
         self._directory.cleanup()
 
 
+class Cluster:
+    """Three servers of a new cluster, each with a console."""
+
+    def __init__(self):
+        self._directory = tempfile.TemporaryDirectory(prefix="plinth-console-data-")
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+        self.members = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+        for one in sockets:
+            one.close()
+        cluster_file = os.path.join(self._directory.name, "fdb.cluster")
+        with open(cluster_file, "w") as file:
+            file.write(f"console:three@{','.join(self.members)}\n")
+        self._processes = [
+            subprocess.Popen(
+                [PROGRAM, "server", "--dir", os.path.join(self._directory.name, str(number)), "--listen", member,
+                 "--cluster-file", cluster_file, "--http", "127.0.0.1:0"],
+                stdout=subprocess.PIPE, text=True,
+            )
+            for number, member in enumerate(self.members)
+        ]
+        self.addresses = [self._page(process) for process in self._processes]
+
+    def _page(self, process):
+        """Where the console is, once the server is ready; before it says whom it waits for."""
+        for line in process.stdout:
+            if line.startswith("ready"):
+                return line.split()[-1]
+        raise Failed("a server of the cluster has ended")
+
+    def kill(self, number):
+        self._processes[number].kill()
+        self._processes[number].wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for number, process in enumerate(self._processes):
+            self.kill(number)
+            process.stdout.close()
+        self._directory.cleanup()
+
+
 class Load:
     """Commits, one after another, until it ends."""
 
@@ -517,6 +560,35 @@ def a_server_that_is_gone_is_said_to_be(browser):
         browser.complaints = [said for said in browser.complaints if "ERR_" not in said]
 
 
+# What the table of servers says: address, role, and entries behind.
+MEMBERS = """[...document.querySelectorAll('table')].filter((one) => one.tHead.textContent.includes('Entries behind'))
+    .flatMap((one) => [...one.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent)))"""
+
+
+def a_cluster_shows_its_servers_and_which_of_them_is_gone(browser):
+    with Cluster() as cluster:
+        browser.open(cluster.addresses[0])
+        serving(browser)
+
+        def roles(wanted):
+            roles = f"JSON.stringify({MEMBERS}.map((row) => row[1]).sort())"
+            browser.wait(f"{roles} === {json.dumps(json.dumps(sorted(wanted), separators=(',', ':')))}", f"servers are {wanted}")
+
+        roles(["leads", "follows, votes", "follows, votes"])
+        here = f"{cluster.members[0]} (this one)"
+        equal(sorted(row[0] for row in browser.run(MEMBERS)), sorted([here, *cluster.members[1:]]))
+        browser.wait("document.body.textContent.includes('1 server may fail; term ')")
+        picture(browser, "cluster")
+        # Whoever it is, another one leads or goes on leading.
+        cluster.kill(1)
+        roles(["leads", "follows, votes", "can't be reached"])
+        gone = [row[0] for row in browser.run(MEMBERS) if row[1] == "can't be reached"]
+        equal(gone, [cluster.members[1]])
+        browser.wait("document.body.textContent.includes('0 servers may fail')")
+        told = f"Can't reach {gone[0]}; 0 more may fail"
+        browser.wait(f"document.getElementById('health').textContent.includes({json.dumps(told)})", "it is told")
+
+
 def picture(browser, name):
     if SHOTS:
         browser.picture(os.path.join(SHOTS, f"{name}.png"))
@@ -537,6 +609,7 @@ TESTS = [
     a_phone_scrolls_in_one_direction,
     a_wrong_token_is_refused_and_the_right_one_opens,
     a_server_that_is_gone_is_said_to_be,
+    a_cluster_shows_its_servers_and_which_of_them_is_gone,
 ]
 
 

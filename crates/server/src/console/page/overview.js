@@ -198,7 +198,8 @@ function servers({ servers }) {
   });
   const body = element("div", "", table([["Address", "mono"], ["Role", ""], ["Entries behind", "number"]], rows));
   const fail = servers.may_fail === 1 ? "1 server may fail" : `${whole(servers.may_fail)} servers may fail`;
-  body.append(element("p", "muted hint", `${fail}; term ${whole(servers.term)}, ${whole(servers.elections)} elections seen`));
+  const elections = servers.elections === 1 ? "1 election" : `${whole(servers.elections)} elections`;
+  body.append(element("p", "muted hint", `${fail}; term ${whole(servers.term)}, ${elections} seen`));
   return detail("Servers", body);
 }
 
