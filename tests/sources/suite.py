@@ -29,10 +29,13 @@ from prometheus_api_client import PrometheusConnect
 
 from otel import COLLECTOR, a_collector_passes_on_whoever_is_killed, opentelemetry_counts_on_whoever_is_killed, opentelemetry_has_native_histograms
 from cases import expressions_are_answered_as_by_prometheus
+from compliance import compliance_queries_are_answered_as_by_prometheus
 from serving import Child, Failed, Server, equal, free_port, get, prometheus_data, raw_points, until
 from tables import duckdb_answers_as_the_server_does
 
 PROGRAM = sys.argv[1]
+# The list of prometheus/compliance, where somebody has a copy.
+COMPLIANCE = os.environ.get("PLINTH_COMPLIANCE")
 
 
 class Exporter:
@@ -498,6 +501,10 @@ def grafana_gets_what_its_data_source_asks(server):
     equal((status, headers["Content-Type"], json.loads(text)["errorType"]), (400, "application/json", "bad_data"))
 
 
+def compliance(server):
+    compliance_queries_are_answered_as_by_prometheus(server, COMPLIANCE)
+
+
 TESTS = [
     prometheus_sends_every_point_whoever_is_killed,
     collectd_sends_every_point,
@@ -511,6 +518,7 @@ TESTS = [
     *([a_collector_passes_on_whoever_is_killed] if COLLECTOR else []),
     duckdb_answers_as_the_server_does,
     expressions_are_answered_as_by_prometheus,
+    *([compliance] if COMPLIANCE else []),
 ]
 
 
