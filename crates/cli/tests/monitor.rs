@@ -183,6 +183,92 @@ fn of_a_server_status_and_top_tell_what_its_clients_do_and_where_it_is() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// A file system in memory that takes a few megabytes, gone with the value.
+#[cfg(target_os = "linux")]
+struct SmallDisk(TemporaryDir);
+
+#[cfg(target_os = "linux")]
+impl SmallDisk {
+    /// `None` without the right to mount.
+    fn new() -> Option<Self> {
+        let place = scratch();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(place.path());
+        let mounted = mount.output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(place))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+/// Each said that all was well, while commits were refused.
+#[cfg(target_os = "linux")]
+#[test]
+fn of_a_server_whose_disk_is_full_each_tells_so_while_it_is() {
+    let Some(disk) = SmallDisk::new() else {
+        return println!("skipped: a file system of its own takes the right to mount");
+    };
+    let more = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let server = Running::start(&disk.0.path().join("data"), &more);
+    let file = server.cluster_file().display().to_string();
+    let address = server.ready.trim_end().rsplit_once("http://").unwrap().1.to_owned();
+    let db = Database::connect(&file).unwrap();
+    let put = || {
+        db.transact_blocking(|tr| {
+            tr.set("key", "value");
+            Ok(())
+        })
+    };
+    put().unwrap();
+    let others = disk.0.path().join("others");
+    block_on(async {
+        let others = Env::real().files().open(&others, plinth_env::Open::Create).await.unwrap();
+        assert!(others.allocate(1 << 30).await.unwrap_err().is_disk_full());
+    });
+    let refused = put().unwrap_err();
+    assert!(refused.code() == 1514 && refused.to_string().contains("is full"), "{refused}");
+    let shown = |arguments: &[&str], words: [&str; 2]| {
+        let mut told = String::new();
+        // What is told is of the last moments.
+        for _ in 0..200 {
+            let output = run(arguments, "");
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            told = String::from_utf8(output.stdout).unwrap();
+            if words.iter().all(|word| told.contains(word)) {
+                return;
+            }
+            block_on(Env::real().sleep(Duration::from_millis(50)));
+        }
+        panic!("{words:?} in {told}");
+    };
+    let top = ["top", &file, "--interval", "0.1", "--count", "1"];
+    let shell = ["shell", "--cluster-file", &file, "--exec", "status"];
+    let full = ["REFUSES COMMITS (disk_full)", "are refused (disk_full): the disk of "];
+    shown(&["status", &file], full);
+    shown(&top, full);
+    shown(&shell, ["storage_server_min_free_space", full[1]]);
+    shown(&["status", &file, "--json"], ["\"commits_refused\"", "\"low_disk_space\""]);
+    assert!(get(&address, "/health").contains("commits are refused"));
+    assert!(get(&address, "/metrics").contains("\nplinth_available 0\n"));
+    block_on(Env::real().files().remove(&others)).unwrap();
+    // The room is looked at now and then.
+    let mut tries = 0..200;
+    while let Err(error) = put() {
+        assert!(tries.next().is_some(), "{error}");
+        block_on(Env::real().sleep(Duration::from_millis(50)));
+    }
+    let well = ["available", "limited by   workload"];
+    shown(&["status", &file], well);
+    shown(&top, ["available", "limited by workload"]);
+    assert_eq!(get(&address, "/health").trim_end(), "serving");
+    assert_eq!(server.terminate(), Some(0));
+}
+
 #[test]
 fn events_are_printed_in_the_form_that_is_asked_for() {
     let (_place, dir) = filled();
