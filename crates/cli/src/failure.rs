@@ -14,7 +14,8 @@ pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
 /// A database that was to be opened is damaged, `check` found damage, or `salvage` could not save
-/// everything.
+/// everything; or a server's node was removed from its cluster: what is in the directory has to be
+/// looked at before it is served again.
 pub const DAMAGED: u8 = 3;
 /// A server ended to be started again, because a client asked for that. Whoever starts programs
 /// again only after a failure does so then.
@@ -104,6 +105,16 @@ impl Failure {
         let is_damaged = *error == Error::file_corrupt() || *error == Error::checksum_failed();
         let code = if is_damaged { DAMAGED } else { FAILED };
         Self { what: format!("{work}: {}", for_people(&error.to_string())), code }
+    }
+
+    /// The database of a server has failed. One whose node was removed from its cluster is refused
+    /// each time that it begins, as a damaged one is.
+    pub fn of_served(work: impl fmt::Display, error: &Error) -> Self {
+        let failure = Self::of_database(work, error);
+        match *error == Error::client_invalid_operation() {
+            true => Self { code: DAMAGED, ..failure },
+            false => failure,
+        }
     }
 
     /// A backup can't be opened. The advice of the error is for a database in a directory.

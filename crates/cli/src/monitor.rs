@@ -250,8 +250,12 @@ fn servers(document: &Value, terminal: Terminal) -> Vec<(String, String)> {
     let may_fail =
         number(document, "/cluster/fault_tolerance/max_zone_failures_without_losing_availability");
     let (term, elections) = (number(own, "/term"), number(own, "/elections"));
-    let all =
-        format!("{may_fail} servers may fail; term {term}, {elections} elections seen from here");
+    let counted = |count: f64, what: &str| {
+        let plural = if (count - 1.0).abs() < 0.5 { "" } else { "s" };
+        format!("{count} {what}{plural}")
+    };
+    let (may_fail, elections) = (counted(may_fail, "server"), counted(elections, "election"));
+    let all = format!("{may_fail} may fail; term {term}, {elections} seen from here");
     let mut lines = vec![(String::new(), all)];
     let processes = document.pointer("/cluster/processes").and_then(Value::as_object);
     let is_away = |node: &Value| {
@@ -268,8 +272,11 @@ fn servers(document: &Value, terminal: Terminal) -> Vec<(String, String)> {
                 (false, false) => "follows, without a vote",
             };
             let lag = server["lag_entries"].as_u64().filter(|lag| *lag > 0);
-            let lag =
-                lag.map(|lag| format!(", lacks {} entries", grouped(lag))).unwrap_or_default();
+            let lag = match lag {
+                Some(1) => ", lacks 1 entry".to_owned(),
+                Some(lag) => format!(", lacks {} entries", grouped(lag)),
+                None => String::new(),
+            };
             let away = if is_away(&server["node"]) {
                 terminal.bad("  CAN'T BE REACHED")
             } else {

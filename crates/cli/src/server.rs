@@ -356,9 +356,11 @@ fn serve(
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::serving(&error))?;
     let (addresses, http) = (addresses(&server), http(&server));
-    tracing::info!(addresses, console = http.trim_start(), cluster_file = found, "serving clients");
+    let console = Some(http.trim_start()).filter(|http| !http.is_empty());
+    tracing::info!(addresses, console, cluster_file = found, "serving clients");
     let is_to_end = || stop.load(Ordering::Relaxed) || server.is_to_begin_anew();
-    if member.as_ref().is_none_or(|member| member.until_served(env, is_to_end)) {
+    let is_served = member.as_ref().is_none_or(|member| member.until_served(env, is_to_end));
+    if is_served && local.as_ref().is_none_or(|local| local.failure().is_none()) {
         announce(&server, &found)?;
     }
     until_end(env, &server, local.as_ref(), &stop, &hangup);
@@ -374,7 +376,7 @@ fn serve(
     if let Some(error) = local.as_ref().and_then(Local::failure) {
         // A new process finds out what is on the disk. Whoever started this one learns by the exit
         // code whether to start another.
-        return Err(Failure::of_database(format!("the database in {home} failed"), &error));
+        return Err(Failure::of_served(format!("the database in {home} failed"), &error));
     }
     let closed = local.map_or(Ok(()), Local::close);
     if let Some(member) = &member {

@@ -24,12 +24,20 @@ pub fn of_environment(database: Database) -> Result<Database, Error> {
     }
 }
 
+/// Whether an error is one of that file.
+pub fn is_of_it(error: &Error) -> bool {
+    error.detail().is_some_and(|detail| detail.starts_with(VARIABLE))
+}
+
 fn read(file: &Path) -> Result<String, Error> {
     let told = |error: Error, why: &dyn std::fmt::Display| {
         error.with_detail(format!("{VARIABLE} names {}: {why}", file.display()))
     };
-    let bytes = block_on(Env::real().files().read_at_most(file, 2 * MOST))
-        .map_err(|error| told(Error::from(error.clone()), &error))?;
+    let bytes = block_on(Env::real().files().read_at_most(file, 2 * MOST)).map_err(|error| {
+        let error = Error::from(error);
+        let why = error.detail().unwrap_or_default().to_owned();
+        told(error, &why)
+    })?;
     let text = std::str::from_utf8(&bytes).unwrap_or_default().trim();
     let is_one =
         (1..=MOST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());

@@ -506,12 +506,12 @@ async fn copy(storage: &MemoryStorage, node: &Node, report: &mut SalvageReport) 
 }
 
 fn whole_file(file: String, error: &NodeError) -> Corruption {
-    let found = error.summary();
-    Corruption {
-        file,
-        offset: 0,
-        what: "file".into(),
-        expected: "one that can be read".into(),
-        found,
-    }
+    let summary = error.summary();
+    // What is known of this very file is told once.
+    let of_file = summary.strip_prefix(&file).and_then(|rest| rest.strip_prefix(": expected "));
+    let (expected, found) = of_file
+        .and_then(|rest| rest.split_once(", found "))
+        .unwrap_or(("one that can be read", &summary));
+    let (expected, found) = (expected.to_owned(), found.to_owned());
+    Corruption { file, offset: 0, what: "file".into(), expected, found }
 }

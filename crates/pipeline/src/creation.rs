@@ -156,7 +156,8 @@ async fn first_rows(mut salvage: Salvage) -> NodeResult<Option<Salvaged>> {
 
 fn identity_is_missing(dir: &Path, held: &str) -> NodeError {
     let what = format!(
-        "{}: expected the file that says what this directory is, found none, though there is {held}",
+        "{}: expected the file that says what this directory is, found none, though there is {held}; \
+         bring it back from where the directory comes from",
         dir.join(identity::FILE_NAME).display()
     );
     NodeError::Damaged(what.into())

@@ -21,7 +21,9 @@ use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::quotas::{Bounds, Whom};
 use plinth_types::rights::Grant;
-use plinth_types::{CommitReply, CommitRequest, MutationRef, MutationType, printable, system};
+use plinth_types::{
+    CommitReply, CommitRequest, MutationRef, MutationType, printable, strinc, system,
+};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +44,14 @@ const RANGES: [(&[u8], &[u8]); 5] = [
     (system::CONFIGURATION_PREFIX, b"\xff/conf0"),
     system::RIGHTS,
     system::QUOTAS,
+];
+
+/// Rows of one kind that are cleared together, in the shell's words.
+const ALL: [(&[u8], &str); 4] = [
+    (system::RIGHTS.0, "revoke everything"),
+    (system::QUOTAS.0, "clear all quotas"),
+    (system::EXCLUDED_PREFIX, "include all"),
+    (system::FAILED_PREFIX, "include all that failed"),
 ];
 
 /// Who asked: an address, and what a client calls itself.
@@ -228,10 +238,17 @@ fn changes(mutation: &MutationRef<'_>) -> Option<String> {
     met.then(|| match is_one {
         true => words(key, None),
         false => {
-            let range = format!("clearrange {} {}", printable(key), printable(param2));
-            cut(&range, MOST_BYTES)
+            let all = ALL.iter().find(|(prefix, _)| is_all_of(prefix, (key, param2)));
+            let range = || format!("clearrange {} {}", printable(key), printable(param2));
+            cut(&all.map_or_else(range, |(_, words)| (*words).to_owned()), MOST_BYTES)
         }
     })
+}
+
+/// Whether a range has all keys that begin so, and no others of an operator's things.
+fn is_all_of(prefix: &[u8], (begin, end): (&[u8], &[u8])) -> bool {
+    let last = end.strip_prefix(prefix).is_some_and(|rest| rest == b"\xff");
+    begin == prefix && (last || strinc(prefix).as_deref() == Some(end))
 }
 
 /// A row of an operator's that gets a value, or none any more.
@@ -324,6 +341,21 @@ mod tests {
                 Some("configure voter_count=3"),
             ),
             (&[(ClearRange, b"a", b"\xff\xff")], Some(r"clearrange a \xff\xff")),
+            (
+                &[(ClearRange, b"\xff/plinth/rights/", b"\xff/plinth/rights0")],
+                Some("revoke everything"),
+            ),
+            (
+                &[
+                    (ClearRange, b"\xff/conf/excluded/", b"\xff/conf/excluded/\xff"),
+                    (ClearRange, b"\xff/conf/failed/", b"\xff/conf/failed0"),
+                ],
+                Some("include all; include all that failed"),
+            ),
+            (
+                &[(ClearRange, b"\xff/conf/excluded/a", b"\xff/conf/excluded/b")],
+                Some(r"clearrange \xff/conf/excluded/a \xff/conf/excluded/b"),
+            ),
         ] {
             assert_eq!(what(&commit(mutations)).as_deref(), told);
         }

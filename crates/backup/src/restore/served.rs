@@ -608,12 +608,13 @@ async fn check_empty(db: &Database, version: Version, ranges: &[KeyRange]) -> Re
         let read = RangeRead {
             begin: KeySelector::first_greater_or_equal(range.begin.clone()),
             end: KeySelector::first_greater_or_equal(range.end.clone()),
-            limit: 1,
-            target_bytes: 1,
+            limit: 2,
+            target_bytes: 1 << 10,
             reverse: false,
         };
         let found = db.endpoint().get_range(version, KeySpace::System, &read).await?;
-        if let Some((key, _)) = found.rows.row(0) {
+        // The number of the last tenant stays when the last one was deleted.
+        if let Some((key, _)) = found.rows.iter().find(|(key, _)| *key != system::TENANT_LAST_ID) {
             let help = match (system::SERIES_PREFIX..system::SERIES_END).contains(&key) {
                 true => {
                     "it is of the time series: start the server without its listeners of series (--series-*) until the restore has ended"

@@ -45,7 +45,9 @@ impl Story {
     pub fn close(&self) -> Result<(), Failure> {
         self.show(&format!("\n{}\n", self.terminal.heading("That was it")))?;
         self.say("plinth bench --help   what else can be measured")?;
-        self.say("docs/ARCHITECTURE.md  how it works, and in which order to read the code")
+        self.say(
+            "docs/ARCHITECTURE.md  of the sources: how it works, and in which order to read it",
+        )
     }
 
     /// A new chapter.

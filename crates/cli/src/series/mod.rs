@@ -21,6 +21,7 @@ mod scrape;
 use crate::failure::{Failure, tell};
 use crate::target::{Open, Target};
 use crate::terminal;
+use crate::token;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::series::dump::Form;
 use plinth::series::{
@@ -280,6 +281,7 @@ impl Place {
             Target::Foundation(target) => target.to_string(),
         };
         let opened = target.open(!may_make).map_err(|error| match dir {
+            _ if token::is_of_it(&error) => Failure::of("cannot show a token", error),
             None if file.is_none() => {
                 Failure::of("no --dir DIR and no --cluster-file FILE is given", error)
             }

@@ -83,9 +83,10 @@ pub const ALL: &[Command] = &[
     command(
         "exclude",
         0..=64,
-        "exclude [failed] [IP[:PORT]...]",
+        "exclude [failed [force]] [IP[:PORT]...]",
         "has servers of a cluster vote no longer, so that they can be taken away; shows which",
-        "Waits until it is so. With failed they are lost for good, and are no members any more.",
+        "Waits until it is so; one that coordinators has named keeps its vote until others are named, or `coordinators auto`. \
+         With failed they are lost for good, and are no members any more; with force even if they answer.",
     ),
     command(
         "exit",
@@ -256,8 +257,8 @@ pub const ALL: &[Command] = &[
         "writemode",
         1..=1,
         "writemode on|off",
-        "allows changes, or forbids them",
-        "They are forbidden when the shell starts.",
+        "allows set, clear and clearrange, or forbids them",
+        "They are forbidden when the shell starts. Commands of operators ask for no leave.",
     ),
 ];
 

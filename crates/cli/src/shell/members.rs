@@ -126,6 +126,16 @@ pub fn coordinators<Out: Write>(
     })
 }
 
+/// The servers that `coordinators` has named.
+fn named<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
+    let row = manage(session, |transaction| {
+        transaction.set_option(TransactionOption::ReadSystemKeys)?;
+        transaction.get(system::COORDINATORS_WANTED).wait()
+    })?;
+    let text = row.map(|row| String::from_utf8_lossy(&row).into_owned()).unwrap_or_default();
+    Ok(text.split(',').filter(|address| !address.is_empty()).map(str::to_owned).collect())
+}
+
 /// Whether one of these places, addresses or hosts, is that of a member.
 fn names(places: &[String], address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -210,6 +220,16 @@ pub fn exclude<Out: Write>(
     })?;
     let places = wanted;
     let is_gone = prefix != EXCLUDED;
+    let named = named(session)?;
+    let kept: Vec<&str> =
+        named.iter().filter(|address| names(&places, address)).map(String::as_str).collect();
+    if !is_gone && !kept.is_empty() {
+        return Ok(writeln!(
+            session.out,
+            "Noted. {} keeps its vote, since `coordinators` names it: name others, or `coordinators auto`.",
+            kept.join(", ")
+        )?);
+    }
     let done = if is_gone {
         "They are no members any more; their numbers never come back."
     } else {

@@ -33,6 +33,7 @@ mod words;
 use crate::encryption;
 use crate::failure::{FAILED, Failure, tell};
 use crate::target::{Open, Target, check_name};
+use crate::token;
 use clap::ArgMatches;
 use plinth::{Builder, Local};
 use plinth_env::Env;
@@ -94,6 +95,7 @@ fn open(options: &ArgMatches) -> Result<Open, Failure> {
 fn connect(options: &ArgMatches) -> Result<Open, Failure> {
     let file = options.get_one::<PathBuf>("cluster-file");
     Target::of_cluster_file(file).and_then(|target| target.open(true)).map_err(|error| match file {
+        _ if token::is_of_it(&error) => Failure::of("cannot show a token", error),
         Some(file) => Failure::of(format!("cannot connect by {}", file.display()), error),
         None => Failure::of("no --dir DIR and no --cluster-file FILE is given", error),
     })

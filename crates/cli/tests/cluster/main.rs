@@ -352,6 +352,14 @@ fn leader_goes_and_comes_back(
     .unwrap();
     manage("configuration/coordinators/processes", &all.join(",")).unwrap();
     status_until(db, |status| members(status) == (all.clone(), follows.clone()));
+    // Who is named keeps its vote. The shell waited for that to end, without a word.
+    let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let line = format!("exclude {excluded}; include {excluded}");
+    shell.arg("shell").arg("--cluster-file").arg(&cluster.file).args(["--exec", &line]);
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains(&format!("Noted. {excluded} keeps its vote")), "{told}");
+    status_until(db, |status| members(status) == (all.clone(), follows.clone()));
 }
 
 /// Writers count all the while: a disk is lost and replaced, a server is added, another one is lost

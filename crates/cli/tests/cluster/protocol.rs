@@ -2,7 +2,7 @@
 //! how they are set.
 
 use super::common::scratch;
-use super::{Cluster, count, members, status_until};
+use super::{Cluster, command, count, members, status_until};
 use plinth::Database;
 use plinth::cluster::Spoken;
 use plinth_env::{Env, block_on};
@@ -65,6 +65,13 @@ fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
     shell(&format!("exclude failed {gone}"));
     let status = status_until(&db, |status| protocol(status) == Some(Spoken::THIS.newest.into()));
     assert_eq!(held(&status), None);
+    // Each start of what was struck off ends so that it isn't started again. It said `ready` first,
+    // and ended as after a failure that may pass.
+    let mut removed = command(&cluster.place, &cluster.file, &gone, 2);
+    let ended = removed.stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{told}");
+    assert!(told.contains("was removed from its cluster") && !told.contains("ready "), "{told}");
 }
 
 /// Nothing compared them, and how long a transaction might take depended on whom it met.
