@@ -254,8 +254,14 @@ fn servers(document: &Value, terminal: Terminal) -> Vec<(String, String)> {
         let plural = if (count - 1.0).abs() < 0.5 { "" } else { "s" };
         format!("{count} {what}{plural}")
     };
-    let (may_fail, elections) = (counted(may_fail, "server"), counted(elections, "election"));
-    let all = format!("{may_fail} may fail; term {term}, {elections} seen from here");
+    let elections = counted(elections, "election");
+    let all = match document.pointer("/client/database_status/available") {
+        Some(Value::Bool(false)) => format!("term {term}, {elections} seen from here"),
+        _ => {
+            let may_fail = counted(may_fail, "server");
+            format!("{may_fail} may fail; term {term}, {elections} seen from here")
+        }
+    };
     let mut lines = vec![(String::new(), all)];
     let processes = document.pointer("/cluster/processes").and_then(Value::as_object);
     let is_away = |node: &Value| {
