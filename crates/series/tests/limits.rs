@@ -257,6 +257,8 @@ fn a_list_that_is_too_long_can_be_asked_for_its_beginning() {
     };
     let (status, text) = ask("");
     assert!(status == 400 && text.contains("more than 100000"), "{text}");
+    let (status, text) = ask("limit=100000");
+    assert!(status == 200 && text.contains("truncated") && text.contains("099999"), "{status}");
     let (status, text) = ask("limit=2");
     assert!(status == 200 && text.starts_with(r#"{"data":["000000","000001"],"#), "{text}");
     assert!(text.contains("truncated"), "{text}");

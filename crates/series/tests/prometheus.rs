@@ -381,6 +381,7 @@ fn a_request_says_how_much_and_how_far_back() {
     assert!(ask(&store, "label/host/values", "limit=1").1.starts_with(r#"{"data":["a"],"#));
     assert!(ask(&store, "series", "match[]=http_requests_total&limit=1").1.contains("truncated"));
     assert_eq!(data(&store, "label/host/values", "limit=2"), r#"["a","b"]"#);
+    assert_eq!(data(&store, "label/host/values", "limit=0"), r#"["a","b"]"#);
     assert_eq!(
         data(&store, "format_query", "query=SUM(rate(x[60s]))/2"),
         r#""sum(rate(x[1m])) / 2""#

@@ -127,6 +127,13 @@ fn points_are_put_together_as_they_are_without_a_downsample() {
         assert_eq!(dps(query), [a.clone(), b.clone()], "{query}");
     }
     assert_eq!(dps("sum:rate:cpu.user%7Bhost=a%7D"), [[(10, 0.1), (20, 0.1), (30, 0.1)]]);
+    // Of each series, which have points at times of their own: 0.4 from 10 to 15 s is b's.
+    let both = [(10, 0.3), (15, 0.5), (20, 0.1), (25, 0.1 + 4.0 / 5.5), (30, 0.1 - 2.0 / 4.5)];
+    let near = |(found, wanted): (&(i64, f64), &(i64, f64))| {
+        found.0 == wanted.0 && (found.1 - wanted.1).abs() < 1e-9
+    };
+    let found = dps("sum:rate:cpu.user");
+    assert!(found[0].len() == 5 && found[0].iter().zip(&both).all(near), "{found:?}");
     assert!(dps("sum:memory").is_empty());
 }
 

@@ -106,13 +106,14 @@ impl Orders {
 
 /// Works at a tag until it has ended or is stopped. What goes wrong is noted, and tried again.
 pub(super) async fn run(shared: Shared, tag: String, rows: TagRows, orders: Arc<Orders>) {
-    let (mut pause, mut lost) = (PAUSES[0], 0);
+    let (mut pause, mut lost, mut lacks) = (PAUSES[0], 0, false);
     let is_new = rows.done["uid"] != rows.wanted["uid"];
     let mut done = if is_new { json!({ "uid": rows.wanted["uid"] }) } else { rows.done };
     while !orders.is_over() {
         let saved = done["saved"].as_i64();
         // What this node lacks another one may have.
-        let source = shared.cluster.as_ref().filter(|_| lost > 0).unwrap_or(&shared.db);
+        let cluster = shared.cluster.as_ref().filter(|_| lost > 0 || lacks);
+        let source = cluster.unwrap_or(&shared.db);
         let overdue = async {
             orders.until_aborting().await;
             shared.env.sleep(GRACE).await;
@@ -129,9 +130,13 @@ pub(super) async fn run(shared: Shared, tag: String, rows: TagRows, orders: Arc<
             return;
         }
         if done["saved"].as_i64() > saved {
-            (pause, lost) = (PAUSES[0], 0);
+            (pause, lost, lacks) = (PAUSES[0], 0, false);
         }
-        lost += u32::from(error == Error::version_invalid());
+        // Where there are no others, what this node lacks is lost.
+        let is_lack = error == Error::wrong_shard_server();
+        lacks |= is_lack;
+        lost +=
+            u32::from(error == Error::version_invalid() || (is_lack && shared.cluster.is_none()));
         if lost == LOST {
             let name = stream_name(&tag, &done);
             if broken(&shared, &tag, &name, &mut done, &error).await.is_err() {

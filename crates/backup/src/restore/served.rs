@@ -614,7 +614,8 @@ async fn check_empty(db: &Database, version: Version, ranges: &[KeyRange]) -> Re
         };
         let found = db.endpoint().get_range(version, KeySpace::System, &read).await?;
         // The number of the last tenant stays when the last one was deleted.
-        if let Some((key, _)) = found.rows.iter().find(|(key, _)| *key != system::TENANT_LAST_ID) {
+        let is_left = |key: &[u8]| key == system::TENANT_LAST_ID && !found.more;
+        if let Some((key, _)) = found.rows.iter().find(|(key, _)| !is_left(key)) {
             let help = match (system::SERIES_PREFIX..system::SERIES_END).contains(&key) {
                 true => {
                     "it is of the time series: start the server without its listeners of series (--series-*) until the restore has ended"

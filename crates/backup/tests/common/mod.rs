@@ -347,7 +347,7 @@ impl Endpoint for Lacking {
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
         match self.lacks.load(Ordering::SeqCst) {
             true => Reply::ready(Err(
-                Error::version_invalid().with_detail("this node has later changes alone")
+                Error::wrong_shard_server().with_detail("this node has later changes alone")
             )),
             false => self.inner.read_changes(request),
         }

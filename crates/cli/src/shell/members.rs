@@ -126,14 +126,17 @@ pub fn coordinators<Out: Write>(
     })
 }
 
-/// The servers that `coordinators` has named.
-fn named<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
+/// The servers at these places that vote, and go on: `coordinators` has named them.
+fn kept<Out: Write>(session: &Session<Out>, places: &[String]) -> Result<Vec<String>, Refusal> {
     let row = manage(session, |transaction| {
         transaction.set_option(TransactionOption::ReadSystemKeys)?;
         transaction.get(system::COORDINATORS_WANTED).wait()
     })?;
-    let text = row.map(|row| String::from_utf8_lossy(&row).into_owned()).unwrap_or_default();
-    Ok(text.split(',').filter(|address| !address.is_empty()).map(str::to_owned).collect())
+    let named = row.map(|row| String::from_utf8_lossy(&row).into_owned()).unwrap_or_default();
+    let is_named = |address: &str| named.split(',').any(|one| one == address);
+    let voters = members(session)?.into_iter().filter(|member| member.votes);
+    let addresses = voters.map(|member| member.address);
+    Ok(addresses.filter(|address| is_named(address) && names(places, address)).collect())
 }
 
 /// Whether one of these places, addresses or hosts, is that of a member.
@@ -220,15 +223,18 @@ pub fn exclude<Out: Write>(
     })?;
     let places = wanted;
     let is_gone = prefix != EXCLUDED;
-    let named = named(session)?;
-    let kept: Vec<&str> =
-        named.iter().filter(|address| names(&places, address)).map(String::as_str).collect();
-    if !is_gone && !kept.is_empty() {
-        return Ok(writeln!(
+    let kept = if is_gone { Vec::new() } else { kept(session, &places)? };
+    let is_kept = |address: &String| kept.contains(address);
+    if !kept.is_empty() {
+        writeln!(
             session.out,
             "Noted. {} keeps its vote, since `coordinators` names it: name others, or `coordinators auto`.",
             kept.join(", ")
-        )?);
+        )?;
+        let others = members(session)?.into_iter().map(|member| member.address);
+        if !others.into_iter().any(|address| names(&places, &address) && !is_kept(&address)) {
+            return Ok(());
+        }
     }
     let done = if is_gone {
         "They are no members any more; their numbers never come back."
@@ -236,7 +242,10 @@ pub fn exclude<Out: Write>(
         "They don't vote any more, and can be taken away."
     };
     until(session, done, |members| {
-        members.iter().all(|member| !names(&places, &member.address) || (!is_gone && !member.votes))
+        members.iter().all(|member| {
+            let is_done = !is_gone && (!member.votes || is_kept(&member.address));
+            is_done || !names(&places, &member.address)
+        })
     })
 }
 

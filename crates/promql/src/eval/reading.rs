@@ -8,8 +8,8 @@ pub(super) const VISITS_AT_ONCE: u64 = 1 << 18;
 /// Series that are read so if each of them is short: a pause for each of a million would take
 /// longer than what they say, where others have something to do at every pause.
 const SERIES_AT_ONCE: usize = 32;
-/// Nanoseconds of a short one: an hour.
-const SHORT: i64 = 3_600_000_000_000;
+/// Nanoseconds of a short one: five minutes.
+const SHORT: i64 = 300_000_000_000;
 
 /// When a selector looks, and how many nanoseconds back.
 #[derive(Clone, Copy, Debug)]

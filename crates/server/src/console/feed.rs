@@ -39,7 +39,7 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 fn refused(error: &Error) -> Answer {
     if *error == Error::client_invalid_operation() {
         Answer::missing(&error.to_string())
-    } else if *error == Error::version_invalid() {
+    } else if [Error::version_invalid(), Error::wrong_shard_server()].contains(error) {
         Answer::gone(&error.to_string())
     } else {
         Answer::database(error)

@@ -74,15 +74,26 @@ pub(super) struct Cluster {
     voters: AtomicUsize,
 }
 
-/// A cluster file that names those who vote, as they change.
+/// A cluster file that names those who vote, as they change, and who is a member besides.
 struct Followed {
     /// As it names the coordinators that were heard of last.
     newest: Mutex<ClusterFile>,
     /// Whether it is being written, or tried to.
     is_written: AtomicBool,
+    /// The addresses of the members, as a server said last that knew who leads; none before.
+    members: Mutex<Vec<String>>,
 }
 
 impl Followed {
+    fn new(file: &ClusterFile) -> Self {
+        let (is_written, members) = (AtomicBool::new(false), Mutex::default());
+        Self { newest: Mutex::new(file.clone()), is_written, members }
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<String>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn newest(&self) -> MutexGuard<'_, ClusterFile> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,7 +135,7 @@ impl Cluster {
             database: database.clone(),
             learning: Mutex::default(),
             leader: Mutex::default(),
-            file: Followed { newest: Mutex::new(file.clone()), is_written: AtomicBool::new(false) },
+            file: Followed::new(file),
             waiting: Waiting::new(options.connections),
             wake: Signal::new(),
             closed: AtomicBool::new(false),
@@ -221,6 +232,10 @@ impl Cluster {
 
     /// Finds a place for each member that no server is known to be: it may lead, or answer sooner.
     fn learn(self: &Arc<Self>, located: &Located) {
+        if located.leader.is_some() && located.term > 0 {
+            let addresses = located.members.iter().map(|member| member.address.clone()).collect();
+            *self.file.members() = addresses;
+        }
         let is_new = |address: &str| self.servers().all(|server| server.address() != address);
         if located.term == 0 || !located.members.iter().any(|member| is_new(&member.address)) {
             return;
@@ -287,6 +302,18 @@ impl Cluster {
     fn has_others(&self, tried: u64, at_once: bool) -> bool {
         let mut servers = self.servers().enumerate();
         servers.any(|(at, server)| tried & (1 << at) == 0 && (server.is_up() || !at_once))
+    }
+
+    /// Whether a member that is none of those in `lacking` may have what they lack: one that was
+    /// removed, or that refuses this client, will not give it.
+    fn may_have(&self, lacking: u64) -> bool {
+        let members = self.file.members();
+        let is_member = |server: &Server| {
+            members.is_empty() || members.iter().any(|address| address == server.address())
+        };
+        self.servers().enumerate().any(|(at, server)| {
+            lacking & (1 << at) == 0 && server.refusal().is_none() && is_member(server)
+        })
     }
 
     /// Why nobody will ever be reached, if every server has refused this client.

@@ -18,8 +18,9 @@ pub(super) const SILENCE: Duration = Duration::from_millis(250);
 /// For how long servers are looked for that are not there and may have what others lack.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// For how long another leader is waited for where the one that there is has a broken disk. It
-/// gives way within seconds, or nobody can take its part, and whoever waits is to be told why.
+/// For how long another leader is waited for where the one that there is has a broken disk, and
+/// another server where those that are there lack what is asked for. It gives way, or comes back,
+/// within seconds, or not soon, and whoever waits is to be told why.
 const FAILOVER: Duration = Duration::from_secs(10);
 
 /// Who can answer.
@@ -236,7 +237,7 @@ impl<T: Send + 'static> Op<T> {
             cluster.waiting.remove(*place);
         }
         if let Some(promise) = promise {
-            promise.send(result.map_err(|error| self.in_the_end(error)));
+            promise.send(result.map_err(|error| self.in_the_end(cluster, error)));
         }
     }
 
@@ -245,13 +246,16 @@ impl<T: Send + 'static> Op<T> {
         matches!((error.code(), self.whom), (1522, _) | (1001, Whom::WhoeverHasIt))
     }
 
-    /// What an error means when there is nobody else to be asked: what each server lacks is gone.
-    fn in_the_end(&self, error: Error) -> Error {
-        match (error.code(), self.whom, error.detail()) {
-            (1001, Whom::WhoeverHasIt, Some(detail)) => {
-                Error::version_invalid().with_detail(detail.to_owned())
-            }
-            _ => error,
+    /// What an error means when nobody else is asked: what each member lacks is gone, and what
+    /// another one may have is to be asked for again later.
+    fn in_the_end(&self, cluster: &Cluster, error: Error) -> Error {
+        if (error.code(), self.whom) != (1001, Whom::WhoeverHasIt) {
+            return error;
+        }
+        let detail = error.detail().unwrap_or_default().to_owned();
+        match cluster.may_have(self.state().lacking) {
+            true => Error::process_behind().with_detail(detail),
+            false => Error::version_invalid().with_detail(detail),
         }
     }
 
@@ -272,10 +276,15 @@ impl<T: Send + 'static> Op<T> {
                 let tried = self.state().tried;
                 cluster.has_others(tried, true)
             }
-            // Others have rows and a log of their own, and are waited for.
-            _ if self.is_lack(error) => {
+            // What is read is damaged there. Others have rows of their own, and are waited for.
+            (1522, _) => {
                 let lacking = self.state().lacking | 1 << at;
                 cluster.has_others(lacking, false)
+            }
+            // Others may have it in their logs. Whoever asks is told now and then that it waits.
+            (1001, Whom::WhoeverHasIt) => {
+                let lacking = self.state().lacking | 1 << at;
+                cluster.may_have(lacking) && self.age(cluster) < FAILOVER
             }
             // It lags, and others may not.
             (1009, Whom::Any) => self.state().tried.count_ones() == 1,
@@ -372,8 +381,12 @@ mod tests {
     use plinth_env::reply::promise;
     use plinth_env::simulated::Simulation;
 
-    /// Whether what the first of two servers answers, asked so long ago, has others asked.
-    fn is_asked_again(whom: Whom, error: &Error, ago: Duration, lacking: u64) -> bool {
+    /// Two servers, of which the first has been asked, so long ago, by an operation.
+    fn with_two<T>(
+        whom: Whom,
+        (ago, lacking): (Duration, u64),
+        look: impl FnOnce(&Cluster, &Op<()>) -> T,
+    ) -> T {
         let sim = Simulation::new(1);
         let env = sim.process("client");
         sim.run_for(Duration::from_secs(60));
@@ -386,9 +399,14 @@ mod tests {
             (state.tried, state.lacking) = (1, lacking);
             state.first = Some(env.now() - ago);
         }
-        let again = op.is_to_be_asked_again(&cluster, 0, error);
+        let found = look(&cluster, &op);
         cluster.close();
-        again
+        found
+    }
+
+    /// Whether what the first of two servers answers, asked so long ago, has others asked.
+    fn is_asked_again(whom: Whom, error: &Error, ago: Duration, lacking: u64) -> bool {
+        with_two(whom, (ago, lacking), |cluster, op| op.is_to_be_asked_again(cluster, 0, error))
     }
 
     #[test]
@@ -417,16 +435,28 @@ mod tests {
     /// could reach for two seconds was made of rows and lacked them.
     #[test]
     fn changes_that_a_server_lacks_are_waited_for_as_long_as_another_may_have_them() {
+        let whom = Whom::WhoeverHasIt;
         let lack = Error::wrong_shard_server().with_detail("changes from version 7 on");
-        assert!(is_asked_again(Whom::WhoeverHasIt, &lack, 2 * FAILOVER, 0));
-        assert!(!is_asked_again(Whom::WhoeverHasIt, &lack, Duration::ZERO, 0b10));
+        assert!(is_asked_again(whom, &lack, 2 * SEARCH, 0));
+        assert!(!is_asked_again(whom, &lack, FAILOVER, 0), "it is told that it waits");
+        assert!(!is_asked_again(whom, &lack, Duration::ZERO, 0b10));
         assert!(!is_asked_again(Whom::Any, &lack, Duration::ZERO, 0));
         // That a stream has lost them is said by each.
         let lost = Error::version_invalid();
-        assert!(is_asked_again(Whom::WhoeverHasIt, &lost, Duration::ZERO, 0));
-        assert!(!is_asked_again(Whom::WhoeverHasIt, &lost, SEARCH, 0));
-        let op = Op::<()>::new(Whom::WhoeverHasIt, Box::new(|_| unreachable!()), promise().0);
-        let told = op.in_the_end(lack);
-        assert_eq!((told.code(), told.detail()), (2011, Some("changes from version 7 on")));
+        assert!(is_asked_again(whom, &lost, Duration::ZERO, 0));
+        assert!(!is_asked_again(whom, &lost, SEARCH, 0));
+        let told = |lacking, members: &[&str]| {
+            with_two(whom, (FAILOVER, lacking), |cluster, op| {
+                let members = members.iter().map(|address| (*address).to_owned()).collect();
+                *cluster.file.members() = members;
+                let told = op.in_the_end(cluster, lack.clone());
+                (told.code(), told.detail().map(ToOwned::to_owned))
+            })
+        };
+        let of = |code| (code, Some("changes from version 7 on".to_owned()));
+        assert_eq!(told(0b01, &[]), of(1037));
+        assert_eq!(told(0b01, &["10.9.9.1:1", "10.9.9.2:1"]), of(1037));
+        assert_eq!(told(0b11, &[]), of(2011));
+        assert_eq!(told(0b01, &["10.9.9.1:1", "10.9.9.3:1"]), of(2011), "the other was removed");
     }
 }

@@ -154,7 +154,6 @@ async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, bool), Fai
         share: Share::new(store),
         series: 0,
         samples: 0,
-        visits: 0,
         text: String::from("["),
     };
     for one in &asked.queries {
@@ -172,8 +171,6 @@ struct Answering<'a> {
     /// Series that were found, and samples that stand in the text, of all queries.
     series: usize,
     samples: usize,
-    /// Values that were put together of series that aren't downsampled.
-    visits: u64,
     text: String,
 }
 
@@ -199,6 +196,9 @@ impl Answering<'_> {
             let group = groups.get(&one.group(&labels)).cloned().unwrap_or_default();
             // The time of a step is its beginning, that of an evaluation its end.
             samples.iter_mut().for_each(|(time, _)| *time -= step - 1);
+            if let Some(rate) = &one.rate {
+                samples = rated(rate, &samples);
+            }
             self.append(asked, one, (&group, &samples)).await?;
         }
         Ok(())
@@ -211,14 +211,9 @@ impl Answering<'_> {
         one: &One,
         (group, samples): (&Group, &[Sample]),
     ) -> Result<(), Failure> {
-        let rates = one.rate.as_ref().map(|rate| rated(rate, samples));
-        let samples = rates.as_deref().unwrap_or(samples);
         self.samples += samples.len();
         if self.samples > MAX_SAMPLES {
-            return Err(Failure::Asked(format!(
-                "more than {MAX_SAMPLES} points in one request; take a longer interval or fewer \
-                 series"
-            )));
+            return Err(too_many());
         }
         let unit = if asked.is_fine { MILLISECOND } else { SECOND };
         write(&mut self.text, one, group, (samples, unit));
@@ -247,6 +242,12 @@ impl Answering<'_> {
         }
         Ok(groups)
     }
+}
+
+fn too_many() -> Failure {
+    Failure::Asked(format!(
+        "more than {MAX_SAMPLES} points in one request; take a longer interval or fewer series"
+    ))
 }
 
 /// Appends a series to an answer. It is written as it goes: a tree of it would take ten times the
@@ -342,7 +343,7 @@ fn rated(rate: &Rate, samples: &[Sample]) -> Vec<Sample> {
             // It went round, or nobody knows how far it was when it began again.
             change => change + rate.counter_max?,
         };
-        Some((time, change / ((time - before) as f64 / SECOND as f64)))
+        Some((time, change / (time.abs_diff(before) as f64 / SECOND as f64)))
     };
     samples.windows(2).filter_map(one).collect()
 }

@@ -3,7 +3,8 @@
 //! A group has a point at each time at which one of its series has one. A series that has none
 //! then has the value on the line from its point before to its next one, as in OpenTSDB, unless
 //! the aggregator is one of points alone (`count`, `zimsum`, `mimmin`, `mimmax`). Before its first
-//! point and behind its last one a series has no part.
+//! point in the time that is asked for, and behind its last one there, a series has no part. A rate
+//! is one of each series, which are put together then.
 //!
 //! ```text
 //!            1 s   2 s   3 s
@@ -13,7 +14,7 @@
 //! ```
 
 use super::asked::{Aggregate, Asked, One};
-use super::{Answering, Failure, Group, MAX_SERIES, StoreSource};
+use super::{Answering, Failure, Group, MAX_SAMPLES, MAX_SERIES, StoreSource, rated, too_many};
 use crate::query::prometheus::Selected;
 use plinth_promql::{Error, Labels, Matcher, Sample, Samples, Source};
 use std::cmp::Reverse;
@@ -44,12 +45,15 @@ impl Answering<'_> {
             group.add(&labels);
             members.push(selected);
         }
+        let mut visits = 0;
         for (group, members) in groups.into_values() {
-            let points = points_of(&self.source, &members, (asked.start, asked.end)).await?;
+            let mut points = points_of(&self.source, &members, (asked.start, asked.end)).await?;
+            if let Some(rate) = &one.rate {
+                points.iter_mut().for_each(|points| *points = rated(rate, points));
+            }
             let together = match &one.aggregate {
-                Some(aggregate) => self.put_together(points, aggregate).await?,
-                // The labels of each are its own.
-                None => points.into_iter().flatten().collect(),
+                Some(aggregate) => self.put_together(points, aggregate, &mut visits).await?,
+                None => alone(points),
             };
             if !together.is_empty() {
                 self.append(asked, one, (&group, &together)).await?;
@@ -62,25 +66,25 @@ impl Answering<'_> {
         &mut self,
         points: Vec<Vec<Sample>>,
         aggregate: &Aggregate,
+        visits: &mut u64,
     ) -> Result<Vec<Sample>, Failure> {
         let (mut merge, mut together) = (Merge::new(points, aggregate.is_interpolated), Vec::new());
-        let (mut values, mut visits) = (Vec::new(), 0);
+        let (mut values, mut paused_at) = (Vec::new(), *visits);
         while let Some(time) = merge.next(&mut values) {
             together.push((time, aggregate.operator.applied(&mut values)));
             let looked_at =
                 if aggregate.is_interpolated { merge.series.len() } else { values.len() };
-            visits += looked_at as u64;
-            if visits >= AT_ONCE {
-                self.visits += visits;
-                visits = 0;
-                if self.visits > self.options.max_visits {
-                    return Err(Failure::Asked(
-                        "too many points at times of their own; give a downsample such as 1m-avg, \
-                         a shorter time, or fewer series"
-                            .to_owned(),
-                    ));
-                }
+            *visits += looked_at as u64;
+            if *visits - paused_at >= AT_ONCE {
+                paused_at = *visits;
                 self.source.pause().await?;
+            }
+            if *visits > self.options.max_visits {
+                return Err(Failure::Asked(
+                    "too many points at times of their own; give a downsample such as 1m-avg, a \
+                     shorter time, or fewer series"
+                        .to_owned(),
+                ));
             }
         }
         Ok(together)
@@ -106,6 +110,9 @@ async fn points_of(
                     _ => points.push(sample),
                 }
             }
+            if points.len() > MAX_SAMPLES {
+                return Err(too_many());
+            }
             // A point is two values, and becomes one of the answer's.
             source.hold(4 * (count + points.capacity())).map_err(Error::Source)?;
             source.pause().await?;
@@ -114,6 +121,23 @@ async fn points_of(
         all.push(points);
     }
     Ok(all)
+}
+
+/// The points of a series that is put together with no other. Two whose names are written otherwise
+/// and mean the same are one: of points of one time the last one counts.
+fn alone(points: Vec<Vec<Sample>>) -> Vec<Sample> {
+    let mut all = points.concat();
+    if points.len() > 1 {
+        all.sort_by_key(|(time, _)| *time);
+        all.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                *kept = *later;
+            }
+            is_same
+        });
+    }
+    all
 }
 
 /// Series, merged by the times of their points.
@@ -200,6 +224,8 @@ mod tests {
             assert_eq!(values, expected, "{aggregator}");
         }
         assert!(merged("sum", &[]).is_empty());
+        let same = vec![vec![(1, 1.0), (3, 3.0)], vec![(2, 2.0), (3, 4.0)]];
+        assert_eq!(alone(same), [(1, 1.0), (2, 2.0), (3, 4.0)]);
         let far: [&[Sample]; 2] = [&[(i64::MIN, 0.0), (i64::MAX, 2.0)], &[(0, 1.0)]];
         assert_eq!(merged("sum", &far), [(i64::MIN, 0.0), (0, 2.0), (i64::MAX, 2.0)]);
     }

@@ -181,10 +181,10 @@ async fn label_values(
         return Ok(values.into_iter().filter(|value| !value.is_empty()).map(Json::from).collect());
     }
     // One more than are wanted, so that it is known that there are more.
-    let enough = limit(parameters)?.map_or(usize::MAX, |limit| limit.saturating_add(1));
+    let enough = limit(parameters)?.map(|limit| limit.saturating_add(1));
+    let enough = enough.filter(|enough| *enough <= MAX_LISTED + 1);
     if label == NAME {
-        let metrics = first(store, Listing::Metrics, enough).await?;
-        let metrics: BTreeSet<_> = metrics.iter().map(|metric| plain(metric)).collect();
+        let metrics = meanings(store, &Listing::Metrics, enough).await?;
         return Ok(metrics.into_iter().map(Json::from).collect());
     }
     let metrics = listed(store, Listing::Metrics).await?;
@@ -192,12 +192,12 @@ async fn label_values(
     for metric in metrics {
         for tag in &tags {
             let (metric, tag) = (metric.clone(), tag.clone());
-            let found = first(store, Listing::Values { metric, tag }, enough).await?;
-            values.extend(found.iter().map(|value| plain(value).into_owned()));
-            while values.len() > enough {
-                values.pop_last();
+            let found = meanings(store, &Listing::Values { metric, tag }, enough).await?;
+            values.extend(found);
+            match enough {
+                Some(enough) => while values.len() > enough && values.pop_last().is_some() {},
+                None => bounded(values.len())?,
             }
-            bounded(values.len())?;
         }
         crate::query::pause().await;
     }
@@ -206,19 +206,31 @@ async fn label_values(
 
 /// All there is in a list.
 async fn listed(store: &SeriesStore, listing: Listing) -> Result<Vec<String>, Failure> {
-    first(store, listing, usize::MAX).await
-}
-
-/// What a list begins with, where so many are enough.
-async fn first(
-    store: &SeriesStore,
-    listing: Listing,
-    enough: usize,
-) -> Result<Vec<String>, Failure> {
-    let most = enough.min(MAX_LISTED + 1);
-    let found = store.list(&listing, "", None, most).await.map_err(Error::Source)?;
+    let found = store.list(&listing, "", None, MAX_LISTED + 1).await.map_err(Error::Source)?;
     bounded(found.len())?;
     Ok(found)
+}
+
+/// What is in a list, as it is meant; where so many are enough, those that are written first.
+async fn meanings(
+    store: &SeriesStore,
+    listing: &Listing,
+    enough: Option<usize>,
+) -> Result<BTreeSet<String>, Failure> {
+    let (mut meanings, mut after) = (BTreeSet::new(), None::<String>);
+    let most = enough.unwrap_or(MAX_LISTED + 1);
+    loop {
+        let found = store.list(listing, "", after.as_deref(), most).await.map_err(Error::Source)?;
+        meanings.extend(found.iter().map(|item| plain(item).into_owned()));
+        if enough.is_none() {
+            bounded(found.len())?;
+        }
+        // Two that are written may mean the same.
+        if found.len() < most || enough.is_none_or(|enough| meanings.len() >= enough) {
+            return Ok(meanings);
+        }
+        after = found.into_iter().next_back();
+    }
 }
 
 /// Refuses a list that is too long: a part of it would be taken for all.
