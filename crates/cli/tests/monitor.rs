@@ -215,7 +215,7 @@ fn of_a_server_whose_disk_is_full_each_tells_so_while_it_is() {
     };
     let more = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let server = Running::start(&disk.0.path().join("data"), &more);
-    let file = server.cluster_file().display().to_string();
+    let file = disk.0.path().join("data/fdb.cluster").display().to_string();
     let address = server.ready.trim_end().rsplit_once("http://").unwrap().1.to_owned();
     let db = Database::connect(&file).unwrap();
     let put = || {
