@@ -6,6 +6,7 @@
 
 use plinth::Local;
 use plinth_env::block_on;
+use plinth_env::sync::{First, pause, race};
 use plinth_promql::Answered;
 use plinth_series::{
     Histogram, HistogramParts, SeriesStore, delete_series, is_prometheus, prometheus,
@@ -369,6 +370,31 @@ fn a_time_that_no_clock_reaches_is_refused() {
         let (status, text) = ask(&store, "query", &format!("query=1&time={time}"));
         assert!(status == 400 && text.contains("`time`"), "{time}: {text}");
     }
+}
+
+/// At each of a million series all others had a turn, so a sum took as often as long as theirs.
+#[test]
+fn a_query_has_turns_that_are_longer_than_a_series() {
+    const SERIES: usize = 3_000;
+    let turns = std::cell::Cell::new(0);
+    let answered = block_on(async {
+        let db = Local::in_memory().unwrap().into_database();
+        let store = SeriesStore::open(&db).await.unwrap();
+        for host in 0..SERIES {
+            store.series(&format!("m host={host}")).await.unwrap().append(1, 1).unwrap();
+        }
+        let others = async {
+            loop {
+                turns.set(turns.get() + 1);
+                pause().await;
+            }
+        };
+        let asked = [&b"query=sum(m)"[..], b""];
+        race(others, prometheus(&store, "/api/v1/query", &asked, 1_000_000_000)).await
+    });
+    let First::Right((status, text)) = answered else { unreachable!("others never end") };
+    assert!(status == 200 && text.contains(&format!("\"{SERIES}\"")), "{text}");
+    assert!(turns.get() < SERIES / 2, "others had {} turns", turns.get());
 }
 
 /// What a request says of the answer beside the expression was left unread.

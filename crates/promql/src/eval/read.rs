@@ -102,11 +102,8 @@ impl<S: Source> Evaluator<'_, S> {
     ) -> Boxed<'b, Vec<Column>, S::Error> {
         Box::pin(async move {
             let mut columns = Vec::new();
-            let found = self.source.find(&selector.matchers).await?;
-            for (place, (labels, series)) in found.into_iter().enumerate() {
-                if reading.is_time_to_pause(place) {
-                    self.source.pause().await?;
-                }
+            for (labels, series) in self.source.find(&selector.matchers).await? {
+                self.source.pause().await?;
                 let windows = reading.windows(Wanted::Last);
                 let rest =
                     self.source.read_windows(&series, windows).await.map_err(Error::Source)?;
@@ -176,11 +173,8 @@ impl<S: Source> Evaluator<'_, S> {
         Box::pin(async move {
             let mut all = Vec::new();
             let (after, until) = reading.bounds();
-            let found = self.source.find(&selector.matchers).await?;
-            for (place, (labels, series)) in found.into_iter().enumerate() {
-                if reading.is_time_to_pause(place) {
-                    self.source.pause().await?;
-                }
+            for (labels, series) in self.source.find(&selector.matchers).await? {
+                self.source.pause().await?;
                 let mut rest =
                     self.source.read(&series, after, until).await.map_err(Error::Source)?;
                 self.tell_source(rest.told(), span);
@@ -242,11 +236,8 @@ impl<S: Source> Evaluator<'_, S> {
             let source = self.source;
             let (mut columns, mut begun) = (Vec::new(), VecDeque::new());
             let (after, until) = asked.reading.bounds();
-            let found = source.find(&selector.matchers).await?;
-            for (place, (labels, series)) in found.into_iter().enumerate() {
-                if asked.reading.is_time_to_pause(place) {
-                    source.pause().await?;
-                }
+            for (labels, series) in source.find(&selector.matchers).await? {
+                source.pause().await?;
                 let wanted = asked.over.wanted();
                 let rest = match wanted {
                     Some(wanted) => {

@@ -5,11 +5,6 @@ use crate::digest::{Wanted, Windows};
 
 /// Points that are looked at in a series without a pause for others.
 pub(super) const VISITS_AT_ONCE: u64 = 1 << 18;
-/// Series that are read so if each of them is short: a pause for each of a million would take
-/// longer than what they say, where others have something to do at every pause.
-const SERIES_AT_ONCE: usize = 32;
-/// Nanoseconds of a short one: five minutes.
-const SHORT: i64 = 300_000_000_000;
 
 /// When a selector looks, and how many nanoseconds back.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +20,6 @@ impl Reading {
     /// Where points begin, that of the bound not among them, and where they end.
     pub(super) fn bounds(&self) -> (i64, i64) {
         (self.steps.first.saturating_sub(self.range), self.steps.last())
-    }
-
-    /// Whether others get their turn before the series at a place is read.
-    pub(super) fn is_time_to_pause(&self, place: usize) -> bool {
-        let is_short = self.steps.count == 1 && self.range <= SHORT;
-        !is_short || place.is_multiple_of(SERIES_AT_ONCE)
     }
 
     /// The windows of it.

@@ -2,7 +2,7 @@
 //!
 //! Which series meet conditions is looked up by what has to be equal, and told by comparing labels
 //! otherwise. What an expression holds is counted with what all other queries hold; between series
-//! the time is looked at, and others get their turn.
+//! the time is looked at, and others get their turn when this one has had its own.
 
 use super::histograms::Histograms;
 use super::summed::{Summed, sample};
@@ -18,7 +18,7 @@ use plinth_promql::{
 };
 use std::collections::HashMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,10 @@ const MAX_METRICS: usize = 10_000;
 const AT_ONCE: usize = 1000;
 /// Values of a list in a condition that are looked up one by one; more of them are compared.
 const MAX_LOOKED_UP: usize = 1000;
+
+/// How long an expression is worked at before others get their turn: a pause after each of a
+/// million series would take much longer than they do, where others have something to do at each.
+const TURN: Duration = Duration::from_millis(1);
 
 /// Until when a question may be answered.
 #[derive(Clone, Copy)]
@@ -57,11 +61,19 @@ impl Deadline {
         store: &SeriesStore,
     ) -> Result<(), Error<crate::Error>> {
         crate::query::pause().await;
-        if store.env().now() <= self.until {
-            return Ok(());
-        }
-        Err(Error::Timeout(timed_out(self.timeout)))
+        self.check(store.env().now())
     }
+
+    fn check(&self, now: Duration) -> Result<(), Error<crate::Error>> {
+        match now <= self.until {
+            true => Ok(()),
+            false => Err(Error::Timeout(timed_out(self.timeout))),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What somebody is told whose time is up.
@@ -74,6 +86,8 @@ pub(in crate::query) struct StoreSource<'a> {
     store: &'a SeriesStore,
     share: Mutex<Held>,
     deadline: Deadline,
+    /// Since when nobody else had a turn, in nanoseconds of the store's clock.
+    turn: AtomicU64,
     /// Series that a selector may find.
     most: usize,
     /// Whether any series has native histograms, once somebody has looked.
@@ -101,7 +115,8 @@ impl<'a> StoreSource<'a> {
         let deadline = Deadline::within(store, timeout);
         let (has_histograms, are_missing) = (OnceLock::new(), AtomicBool::new(false));
         let share = Mutex::new(Held { share: Share::new(store), values: 0, series: 0 });
-        Self { store, share, deadline, most: MAX_SERIES, has_histograms, are_missing }
+        let turn = AtomicU64::new(nanoseconds(store.env().now()));
+        Self { store, share, deadline, turn, most: MAX_SERIES, has_histograms, are_missing }
     }
 
     /// For an expression at one time: how many series there may be is said by what they take.
@@ -281,7 +296,16 @@ impl Source for StoreSource<'_> {
     }
 
     async fn pause(&self) -> Result<(), Error<crate::Error>> {
-        self.deadline.pause(self.store).await
+        let env = self.store.env();
+        let now = env.now();
+        let begun = Duration::from_nanos(self.turn.load(Ordering::Relaxed));
+        // Where time passes between steps alone, each of them is a turn.
+        if !env.is_simulated() && now.saturating_sub(begun) < TURN {
+            return self.deadline.check(now);
+        }
+        let paused = self.deadline.pause(self.store).await;
+        self.turn.store(nanoseconds(env.now()), Ordering::Relaxed);
+        paused
     }
 
     fn hold(&self, values: usize) -> Result<(), crate::Error> {
