@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import traceback
+import urllib.error
 import urllib.request
 
 from browser import Browser, Failed
@@ -109,10 +110,18 @@ class Cluster:
 
     def _page(self, process):
         """Where the console is, once the server is ready; before it says whom it waits for."""
-        for line in process.stdout:
-            if line.startswith("ready"):
-                return line.split()[-1]
-        raise Failed("a server of the cluster has ended")
+        line = next((line for line in process.stdout if line.startswith("ready")), None)
+        if not line:
+            raise Failed("a server of the cluster has ended")
+        address = line.split()[-1]
+        # It may have yet to hear from the one that leads who may look at it.
+        for _ in range(200):
+            try:
+                urllib.request.urlopen(address + "/api/overview", timeout=10).close()
+                return address
+            except urllib.error.HTTPError:
+                time.sleep(0.05)
+        raise Failed(f"the console at {address} shows nothing")
 
     def kill(self, number):
         self._processes[number].kill()
@@ -587,6 +596,10 @@ def a_cluster_shows_its_servers_and_which_of_them_is_gone(browser):
         browser.wait("document.body.textContent.includes('0 servers may fail')")
         told = f"Can't reach {gone[0]}; 0 more may fail"
         browser.wait(f"document.getElementById('health').textContent.includes({json.dumps(told)})", "it is told")
+        # The last one alone answers nobody.
+        cluster.kill(2)
+        browser.wait("document.getElementById('health').dataset.state === 'failed'", "it is told that nobody is answered")
+        browser.wait("document.body.textContent.includes('nobody is answered; term ')")
 
 
 def picture(browser, name):

@@ -191,13 +191,13 @@ function clients({ clients }) {
   return detail("Clients", body);
 }
 
-function servers({ servers }) {
+function servers({ servers, health }) {
   const rows = servers.members.map((one) => {
     const role = one.leads ? "leads" : !one.reachable ? "can't be reached" : one.votes ? "follows, votes" : "follows, without a vote";
     return [one.is_here ? `${one.address} (this one)` : one.address, role, Number.isFinite(one.lag_entries) ? whole(one.lag_entries) : NONE];
   });
   const body = element("div", "", table([["Address", "mono"], ["Role", ""], ["Entries behind", "number"]], rows));
-  const fail = servers.may_fail === 1 ? "1 server may fail" : `${whole(servers.may_fail)} servers may fail`;
+  const fail = health.state === "failed" ? "nobody is answered" : servers.may_fail === 1 ? "1 server may fail" : `${whole(servers.may_fail)} servers may fail`;
   const elections = servers.elections === 1 ? "1 election" : `${whole(servers.elections)} elections`;
   body.append(element("p", "muted hint", `${fail}; term ${whole(servers.term)}, ${elections} seen`));
   return detail("Servers", body);
