@@ -392,7 +392,7 @@ fn a_query_has_turns_that_are_longer_than_a_series() {
         let asked = [&b"query=sum(m)"[..], b""];
         race(others, prometheus(&store, "/api/v1/query", &asked, 1_000_000_000)).await
     });
-    let First::Right((status, text)) = answered else { unreachable!("others never end") };
+    let First::Right((status, text)) = answered;
     assert!(status == 200 && text.contains(&format!("\"{SERIES}\"")), "{text}");
     assert!(turns.get() < SERIES / 2, "others had {} turns", turns.get());
 }
