@@ -297,6 +297,16 @@ impl<T: Send + 'static> Op<T> {
         }
     }
 
+    /// All servers that can be asked lack what is asked for: says so, if no other member may have
+    /// it, or for long none of them has come back.
+    fn give_up_search(&self, cluster: &Cluster, lacking: u64) {
+        if !cluster.may_have(lacking) || self.age(cluster) >= FAILOVER {
+            let detail = "no server that can be reached has the changes that are asked for";
+            let lack = Error::wrong_shard_server().with_detail(detail);
+            self.fail(&self.in_the_end(cluster, lack));
+        }
+    }
+
     /// How long ago somebody was asked first.
     fn age(&self, cluster: &Cluster) -> Duration {
         let first = self.state().first.unwrap_or_default();
@@ -324,6 +334,8 @@ impl<T: Send + 'static> Pending for Op<T> {
             let next = next.or_else(|| cluster.choose(self.whom(), lacking));
             if let Some(at) = next {
                 self.dispatch(cluster, at);
+            } else if lacking != 0 && self.whom == Whom::WhoeverHasIt {
+                self.give_up_search(cluster, lacking);
             }
             return;
         }
@@ -385,7 +397,7 @@ mod tests {
     fn with_two<T>(
         whom: Whom,
         (ago, lacking): (Duration, u64),
-        look: impl FnOnce(&Cluster, &Op<()>) -> T,
+        look: impl FnOnce(&Arc<Cluster>, &Arc<Op<()>>, Reply<()>) -> T,
     ) -> T {
         let sim = Simulation::new(1);
         let env = sim.process("client");
@@ -393,20 +405,21 @@ mod tests {
         let file = ClusterFile::parse("a:b@10.9.9.1:1,10.9.9.2:1").unwrap();
         let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
         let cluster = Cluster::connect(&env, &file, &options, &Arc::new(Identity::new(&file)));
-        let op = Op::<()>::new(whom, Box::new(|_| unreachable!("nobody is asked")), promise().0);
+        let (promise, reply) = promise();
+        let op = Op::<()>::new(whom, Box::new(|_| unreachable!("nobody is asked")), promise);
         {
             let mut state = op.state();
             (state.tried, state.lacking) = (1, lacking);
             state.first = Some(env.now() - ago);
         }
-        let found = look(&cluster, &op);
+        let found = look(&cluster, &op, reply);
         cluster.close();
         found
     }
 
     /// Whether what the first of two servers answers, asked so long ago, has others asked.
     fn is_asked_again(whom: Whom, error: &Error, ago: Duration, lacking: u64) -> bool {
-        with_two(whom, (ago, lacking), |cluster, op| op.is_to_be_asked_again(cluster, 0, error))
+        with_two(whom, (ago, lacking), |cluster, op, _| op.is_to_be_asked_again(cluster, 0, error))
     }
 
     #[test]
@@ -446,7 +459,7 @@ mod tests {
         assert!(is_asked_again(whom, &lost, Duration::ZERO, 0));
         assert!(!is_asked_again(whom, &lost, SEARCH, 0));
         let told = |lacking, members: &[&str]| {
-            with_two(whom, (FAILOVER, lacking), |cluster, op| {
+            with_two(whom, (FAILOVER, lacking), |cluster, op, _| {
                 let members = members.iter().map(|address| (*address).to_owned()).collect();
                 *cluster.file.members() = members;
                 let told = op.in_the_end(cluster, lack.clone());
@@ -458,5 +471,17 @@ mod tests {
         assert_eq!(told(0b01, &["10.9.9.1:1", "10.9.9.2:1"]), of(1037));
         assert_eq!(told(0b11, &[]), of(2011));
         assert_eq!(told(0b01, &["10.9.9.1:1", "10.9.9.3:1"]), of(2011), "the other was removed");
+        // Whoever looks after it finds nobody to be asked: it waited without end.
+        let looked = |whom, ago, lacking| {
+            with_two(whom, (ago, lacking), |cluster, op, mut reply| {
+                op.clone().look(cluster);
+                reply.try_take().map(|result| result.unwrap_err().code())
+            })
+        };
+        assert_eq!(looked(whom, FAILOVER / 2, 0b01), None);
+        assert_eq!(looked(whom, FAILOVER, 0b01), Some(1037));
+        assert_eq!(looked(whom, Duration::ZERO, 0b11), Some(2011));
+        assert_eq!(looked(whom, FAILOVER, 0), None);
+        assert_eq!(looked(Whom::Any, FAILOVER, 0b01), None);
     }
 }
