@@ -408,6 +408,15 @@ fn a_request_says_how_much_and_how_far_back() {
     assert!(ask(&store, "series", "match[]=http_requests_total&limit=1").1.contains("truncated"));
     assert_eq!(data(&store, "label/host/values", "limit=2"), r#"["a","b"]"#);
     assert_eq!(data(&store, "label/host/values", "limit=0"), r#"["a","b"]"#);
+    // The first two are written otherwise, and mean the same: one value, and another behind it.
+    block_on(async {
+        for name in [r"way to=a\b", r"way to=a\\b", "way to=c"] {
+            store.series(name).await.unwrap().append(1, 1).unwrap();
+        }
+    });
+    assert_eq!(data(&store, "label/to/values", "limit=2"), r#"["a\\b","c"]"#);
+    let cut = ask(&store, "label/to/values", "limit=1").1;
+    assert!(cut.starts_with(r#"{"data":["a\\b"],"#) && cut.contains("truncated"), "{cut}");
     assert_eq!(
         data(&store, "format_query", "query=SUM(rate(x[60s]))/2"),
         r#""sum(rate(x[1m])) / 2""#
