@@ -131,11 +131,13 @@ class Browser:
         self.page("Page.navigate", url=address)
         self.wait("document.readyState === 'complete'")
 
-    def click(self, selector):
-        """Clicks what the selector finds, with the mouse, where a person would."""
+    def click(self, selector, meanwhile=lambda: None):
+        """Clicks what the selector finds, with the mouse, where a person would; may do something between press and release."""
         box = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
                        " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
         for kind in ["mouseMoved", "mousePressed", "mouseReleased"]:
+            if kind == "mouseReleased":
+                meanwhile()
             self.page("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
     def point(self, selector, share):

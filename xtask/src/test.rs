@@ -170,7 +170,10 @@ impl Tally {
             println!("  {name}: {counts}");
         }
         println!("took:");
-        for (name, time) in &self.took {
+        let mut took: Vec<_> = self.took.iter().collect();
+        // What took longest stands last: of a long output the end is what is looked at.
+        took.sort_by_key(|(_, time)| *time);
+        for (name, time) in took {
             println!("  {:5.0} s  {name}", time.as_secs_f64());
         }
         if !self.failures.is_empty() {

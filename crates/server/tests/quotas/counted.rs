@@ -139,12 +139,13 @@ fn operators_by_a_setting_are_not_everybody() {
     write_quotas(&place.inside, &["* connections=1"]);
     place.wait_until(|status| status["each"] == "connections=1");
     let _operators: Vec<_> = (0..3).map(|_| refusal(&place, 0).unwrap()).collect();
-    let began = Env::real().now();
+    let env = Env::real();
+    let began = env.now();
     // The one by which the status was asked for may have yet to go.
     let one = loop {
         match refusal(&place, 1) {
             Ok(one) => break one,
-            Err(why) => assert!(Env::real().now() - began < PATIENCE, "{why}"),
+            Err(why) => assert!(env.now() - began < PATIENCE, "{why}"),
         }
     };
     assert_eq!(refusal(&place, 1).err().map(|why| why.code()), Some(1026));

@@ -66,6 +66,8 @@ export class Series {
   #timer = null;
   #asked = 0;
   #refreshed = 0;
+  // What the lists show.
+  #listed = null;
 
   constructor() {
     this.fetched = new Samples();
@@ -192,8 +194,15 @@ export class Series {
     }
   }
 
-  // Shows what was found; what servers record of themselves is folded, unless it is all there is.
+  // Shows what was found; what servers record of themselves is folded, unless it is all there is. What is there already stays: a button
+  // that is pressed just now must not go away before it is let go.
   #list(kind, names, own, areMore) {
+    const listed = JSON.stringify([kind, names, own, areMore]);
+    if (listed === this.#listed) {
+      this.#mark();
+      return;
+    }
+    this.#listed = listed;
     const button = (text, data) => {
       const made = element("button", "", text);
       made.type = "button";
