@@ -85,22 +85,28 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Where the line that the bytes begin with ends. Most lines are a few bytes long: those are looked
-/// at here, a word at a time.
+/// Where the line that the bytes begin with ends.
 #[inline]
 fn line_end(bytes: &[u8]) -> Option<usize> {
+    find_near(b'\n', bytes)
+}
+
+/// Where a byte is that stands near the beginning, as a rule: most lines, and the words of others,
+/// are a few bytes long. Those are looked at here, eight at a time.
+#[inline]
+pub(super) fn find_near(byte: u8, bytes: &[u8]) -> Option<usize> {
     const EACH: u64 = u64::MAX / 255;
     const SHORT: usize = 3;
-    for (place, word) in bytes.as_chunks::<8>().0.iter().take(SHORT).enumerate() {
-        // A byte that is an end is zero now, and the lowest of those is the lowest whose highest
-        // bit appears.
-        let word = u64::from_le_bytes(*word) ^ (EACH * u64::from(b'\n'));
-        let ends = word.wrapping_sub(EACH) & !word & EACH << 7;
-        if ends != 0 {
-            return Some(place * 8 + ends.trailing_zeros() as usize / 8);
+    for (place, eight) in bytes.as_chunks::<8>().0.iter().take(SHORT).enumerate() {
+        // What is looked for is zero now, and the lowest of those is the lowest whose highest bit
+        // appears.
+        let eight = u64::from_le_bytes(*eight) ^ (EACH * u64::from(byte));
+        let found = eight.wrapping_sub(EACH) & !eight & EACH << 7;
+        if found != 0 {
+            return Some(place * 8 + found.trailing_zeros() as usize / 8);
         }
     }
-    memchr(b'\n', bytes)
+    memchr(byte, bytes)
 }
 
 #[cfg(test)]
@@ -120,24 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn the_first_end_is_found_wherever_it_is() {
+    fn the_first_of_a_byte_is_found_wherever_it_is() {
         let mut random = crate::workload::Random::new(1);
         for length in 0..64 {
             for _ in 0..200 {
-                // Neighbours of the end's byte, and bytes with the highest bit, among others.
+                // Neighbours of what is looked for, and bytes with the highest bit, among others.
+                let end = [b'\n', b' '][random.below(2) as usize];
                 let any = |random: &mut crate::workload::Random| match random.below(8) {
-                    0 => b'\n',
-                    1 => 0x0b,
-                    2 => 0x8a,
-                    3 => 0x09,
+                    0 => end,
+                    1 => end + 1,
+                    2 => end | 0x80,
+                    3 => end - 1,
                     _ => random.next() as u8,
                 };
                 let bytes: Vec<u8> = (0..length).map(|_| any(&mut random)).collect();
-                assert_eq!(
-                    line_end(&bytes),
-                    bytes.iter().position(|byte| *byte == b'\n'),
-                    "{bytes:?}"
-                );
+                let first = bytes.iter().position(|byte| *byte == end);
+                assert_eq!(find_near(end, &bytes), first, "{end} in {bytes:?}");
             }
         }
     }

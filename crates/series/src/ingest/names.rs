@@ -9,6 +9,7 @@ use super::lines::MAX_LINE_BYTES;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::Series;
+use plinth_env::prefetch_lines;
 use std::collections::HashMap;
 
 /// What an entry or a target takes besides its text, about.
@@ -16,6 +17,8 @@ const OVERHEAD: usize = 96;
 /// Metrics of one row.
 pub(super) const MAX_METRICS: usize = 256;
 const NONE: u32 = u32::MAX;
+/// What is asked for of the line that is expected next: that of most lines, whole.
+const TEXT_LINES: usize = 2;
 
 /// A series that points of the session go to.
 #[derive(Debug)]
@@ -61,6 +64,8 @@ struct Opened {
     first: u32,
     /// When the series of a first one began, as far as it was looked at; 0 if it wasn't.
     start: i64,
+    /// Whether it has events. The name, which says so as well, is far from the processor.
+    has_events: bool,
 }
 
 /// All of a session's.
@@ -116,6 +121,9 @@ impl Names {
         let guess = last.map_or(NONE, |last| last.next);
         if let Some(entry) = self.entries.get(guess as usize).filter(|entry| is(entry)) {
             self.last = guess;
+            if let Some(next) = self.entries.get(entry.next as usize) {
+                prefetch_lines(next.text.as_ptr(), TEXT_LINES);
+            }
             return Some(entry.row);
         }
         let hash = hash(self.seed, head, tail);
@@ -290,14 +298,15 @@ impl Names {
         self.opened.truncate(first);
         for (number, series) in (first as u32..).zip(series) {
             let target = &mut self.targets[number as usize];
+            let has_events = target.name().as_str().starts_with('!');
             match series {
                 Ok(series) => {
                     let first = *self.by_series.entry(series.id()).or_insert(number);
-                    self.opened.push(Opened { first, start: 0 });
+                    self.opened.push(Opened { first, start: 0, has_events });
                     *target = Target::Open(series);
                 }
                 Err(why) => {
-                    self.opened.push(Opened { first: number, start: 0 });
+                    self.opened.push(Opened { first: number, start: 0, has_events });
                     refused.push((target.name().clone(), why));
                     *target = Target::Refused(target.name().clone());
                     self.has_refused = true;
@@ -355,6 +364,12 @@ impl Names {
     #[inline]
     pub(super) fn first_of(&self, target: u32) -> u32 {
         self.opened.get(target as usize).map_or(target, |opened| opened.first)
+    }
+
+    /// Whether the series of a target, once it is looked up, has events.
+    #[inline]
+    pub(super) fn has_events(&self, target: u32) -> bool {
+        self.opened.get(target as usize).is_some_and(|opened| opened.has_events)
     }
 
     /// Whether it is known that the series of a target began then.

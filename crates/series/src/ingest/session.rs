@@ -624,8 +624,7 @@ impl Session {
 
     /// How many points the sender sent for those that were appended: an event is one, however long.
     fn sent_as(&self, target: u32) -> u64 {
-        let target = &self.intake.names.targets[target as usize];
-        if !target.name().as_str().starts_with('!') {
+        if !self.intake.names.has_events(target) {
             return self.points.len() as u64;
         }
         self.points.iter().filter(|point| event::is_first(point)).count() as u64

@@ -13,10 +13,9 @@ pub(super) use json::take;
 use super::Sample;
 use super::intake::{Intake, Shown};
 use super::line_parser::LineParser;
-use super::lines::{Lines, TOO_LONG};
+use super::lines::{Lines, TOO_LONG, find_near};
 use super::number::{self, Recent};
 use crate::time::parse_moment;
-use memchr::memchr;
 
 #[derive(Default, Debug)]
 pub(super) struct Parser {
@@ -97,7 +96,7 @@ type Refused = (&'static str, &'static str);
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let begin = text.iter().position(|byte| *byte != b' ').unwrap_or(text.len());
     let text = &text[begin..];
-    let end = memchr(b' ', text).unwrap_or(text.len());
+    let end = find_near(b' ', text).unwrap_or(text.len());
     (&text[..end], &text[end..])
 }
 
@@ -117,7 +116,7 @@ fn put(intake: &mut Intake, recent: &mut Recent, arguments: &[u8]) -> Result<(),
 }
 
 /// Takes a point: its metric, its time, its value, and its tags, each behind a blank.
-#[inline]
+#[inline(always)]
 fn put_words(
     intake: &mut Intake,
     recent: &mut Recent,
