@@ -131,7 +131,7 @@ fn ask(store: &SeriesStore, path: &str, query: &str, rest: &str) -> String {
     let path = format!("/api/v1/{path}");
     let (status, text) = block_on(prometheus(store, &path, &[parameters.as_bytes()], 60 * SECOND));
     assert_eq!(status, 200, "{text}");
-    text
+    text.to_string()
 }
 
 /// The values of an expression at a time in seconds.

@@ -7,7 +7,9 @@
 use plinth::{Database, Local};
 use plinth_env::{Env, block_on};
 use plinth_series::ingest::{Memory, Protocol, Session};
-use plinth_series::{Error, Newcomers, SeriesLimits, SeriesStore, Settings, prometheus};
+use plinth_series::{
+    Error, HeldText, Newcomers, SeriesLimits, SeriesStore, Settings, opentsdb, prometheus,
+};
 use plinth_types::{Bytes, KeyRange};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -262,4 +264,51 @@ fn a_list_that_is_too_long_can_be_asked_for_its_beginning() {
     let (status, text) = ask("limit=2");
     assert!(status == 200 && text.starts_with(r#"{"data":["000000","000001"],"#), "{text}");
     assert!(text.contains("truncated"), "{text}");
+}
+
+/// Only what was worked with counted, so whoever asked often and read nothing held any amount.
+#[test]
+fn answers_count_until_they_are_let_go_of() {
+    const MOST: usize = 300_000;
+    let db = Local::in_memory().unwrap().into_database();
+    let settings = Settings { commit_every: None, query_bytes: MOST, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let point = |second: u64| format!("+m a=1\n:{}\n:{second}\n", second * 1_000_000_000);
+    let text: String = (1..=2000).map(point).collect();
+    assert_eq!(said(&mut session(), &store, &text), "+OK 2000\r\n");
+    let ask_prometheus = || {
+        let range: &[u8] = b"query=timestamp({\"m\"})&start=0&end=4000&step=1&lookback_delta=1h";
+        let (status, text) = block_on(prometheus(&store, "/api/v1/query_range", &[range], 0));
+        (status, text)
+    };
+    let ask_opentsdb = || {
+        let ask: &[u8] = b"start=1970/01/01-00:00:00&m=sum:m&ms=true";
+        let (status, text, _) =
+            block_on(opentsdb(&store, "/api/query", (ask, b""), 1_000_000_000_000));
+        (status, text)
+    };
+    for ask in [&ask_prometheus as &dyn Fn() -> (u16, HeldText), &ask_opentsdb] {
+        let (status, text) = ask();
+        assert!(status == 200 && text.len() > 10_000, "{}", &text[..text.len().min(300)]);
+        assert!(store.stats().query_bytes >= text.len(), "{}", store.stats().query_bytes);
+        let mut answers = vec![text];
+        let refused = loop {
+            let (status, text) = ask();
+            if status != 200 {
+                break text;
+            }
+            // As a server sends it.
+            answers.push(text);
+            assert!(answers.iter().map(|text| text.len()).sum::<usize>() <= MOST);
+        };
+        assert!(refused.contains("held by all queries together"), "{refused:?}");
+        drop(answers.drain(1..));
+        let sent = plinth_types::Bytes::from(answers.remove(0));
+        let piece = sent.slice(5..10);
+        drop(sent);
+        assert!(store.stats().query_bytes > 10_000, "a piece holds it");
+        drop(piece);
+        assert_eq!(store.stats().query_bytes, 0);
+        assert_eq!(ask().0, 200);
+    }
 }

@@ -35,12 +35,10 @@ fn store() -> SeriesStore {
 
 fn ask(store: &SeriesStore, path: &str, parameters: &str) -> (u16, String) {
     assert!(is_prometheus(&format!("/api/v1/{path}")), "{path}");
-    block_on(prometheus(
-        store,
-        &format!("/api/v1/{path}"),
-        &[parameters.as_bytes(), b""],
-        600_000_000_000,
-    ))
+    let path = format!("/api/v1/{path}");
+    let asked = [parameters.as_bytes(), b""];
+    let (status, text) = block_on(prometheus(store, &path, &asked, 600_000_000_000));
+    (status, text.to_string())
 }
 
 /// The data of an answer.

@@ -89,7 +89,7 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     let default = if range.is_some() { "plot" } else { "text" };
     let data = &answer["data"];
     let text = match options.get_one::<String>("format").map_or(default, String::as_str) {
-        "json" => text + "\n",
+        "json" => format!("{}\n", &*text),
         "csv" => csv(data),
         "plot" if range.is_none() => {
             return Err(Failure::usage("a plot is of a range: give --from, as in now-1h"));

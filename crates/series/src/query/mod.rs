@@ -20,6 +20,7 @@ mod cursor;
 mod error;
 mod expression;
 mod filter;
+mod held;
 mod json;
 mod member;
 mod merge;
@@ -34,6 +35,7 @@ mod source;
 
 pub use apply::FUNCTION_NAMES;
 pub use error::{QueryError, QueryResult};
+pub use held::HeldText;
 pub use json::MAX_QUERY_BYTES;
 pub use opentsdb::{LOOKUP, is_opentsdb, opentsdb, opentsdb_expressions, opentsdb_fixed};
 pub use parse::Query;

@@ -57,7 +57,7 @@ pub(super) fn told(status: StatusCode, kind: &'static str, text: impl Into<Bytes
     Answered { status, ..Answered::of(kind, State::text(text)) }
 }
 
-pub(super) fn json_told(status: u16, text: String) -> Answered {
+pub(super) fn json_told(status: u16, text: impl Into<Bytes>) -> Answered {
     told(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, text)
 }
 

@@ -592,12 +592,17 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         };
     }
     let of_duties = is_of_all(head).then(|| hub.answer_of_duties(path, &parameters)).flatten();
-    let (status, text) = match (path, of_duties) {
-        (_, Some(answer)) => answer,
-        (DELETE, None) => delete_series(store, &parameters).await,
-        (_, None) => prometheus(store, path, &parameters, now(hub)).await,
-    };
-    json_told(status, text)
+    match (path, of_duties) {
+        (_, Some((status, text))) => json_told(status, text),
+        (DELETE, None) => {
+            let (status, text) = delete_series(store, &parameters).await;
+            json_told(status, text)
+        }
+        (_, None) => {
+            let (status, text) = prometheus(store, path, &parameters, now(hub)).await;
+            json_told(status, text)
+        }
+    }
 }
 
 /// What is wrong with a query of Akumuli's, or why it can't be answered, which is another thing:

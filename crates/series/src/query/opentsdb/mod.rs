@@ -18,6 +18,7 @@ mod asked;
 mod lookup;
 mod raw;
 
+use super::held::HeldText;
 use super::prometheus::{Deadline, MAX_SAMPLES, StoreSource, form_pairs, labels_of};
 use crate::name::{plain, written};
 use crate::store::{Listing, SeriesStore, Share};
@@ -97,7 +98,7 @@ pub async fn opentsdb(
     path: &str,
     (url, body): (&[u8], &[u8]),
     now: i64,
-) -> (u16, String, Option<&'static str>) {
+) -> (u16, HeldText, Option<&'static str>) {
     let body = if body.is_empty() { Ok(Json::Null) } else { serde_json::from_slice(body) };
     let answered = match body {
         Err(why) => Err(Failure::Asked(format!("no JSON: {why}"))),
@@ -112,7 +113,10 @@ pub async fn opentsdb(
             Err(why) => Err(Failure::Asked(why)),
         },
     };
-    match answered {
+    let held = answered.and_then(|(answer, are_missing)| {
+        HeldText::count(store, answer).map(|held| (held, are_missing)).map_err(Failure::Source)
+    });
+    match held {
         Ok((answer, are_missing)) => (200, answer, are_missing.then_some(GONE)),
         Err(why) => {
             let status = match why {
@@ -120,7 +124,8 @@ pub async fn opentsdb(
                 _ => 400,
             };
             let why = why.to_string();
-            (status, json!({ "error": { "code": status, "message": why } }).to_string(), None)
+            let text = json!({ "error": { "code": status, "message": why } }).to_string();
+            (status, HeldText::short(store, text), None)
         }
     }
 }

@@ -30,7 +30,9 @@ impl Reply {
 
     /// The whole body.
     pub(super) fn told(self) -> String {
-        let mut text = format!(r#"{{"data":{}"#, self.data);
+        // In place: it may be long.
+        let mut text = self.data;
+        text.insert_str(0, r#"{"data":"#);
         if !self.infos.is_empty() {
             let _ = write!(text, r#","infos":{}"#, json!(self.infos));
         }

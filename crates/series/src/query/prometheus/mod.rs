@@ -22,6 +22,7 @@ pub use export::Export;
 pub use parameters::form_pairs;
 pub use read::{ChunkStream, RemoteRead};
 
+use super::held::HeldText;
 use crate::store::{Found, SeriesStore};
 use answer::Reply;
 use parameters::{Parameters, label_of};
@@ -90,14 +91,15 @@ fn fixed_answer(path: &str) -> Option<Json> {
     }
 }
 
-/// Answers a request whose path is Prometheus': the status and JSON. `encoded` are the URL's
+/// Answers a request whose path is Prometheus': the status and JSON, which counts among what
+/// queries hold until it is dropped. `encoded` are the URL's
 /// parameters and the body's, `now` is nanoseconds since 1970.
 pub async fn prometheus(
     store: &SeriesStore,
     path: &str,
     encoded: &[&[u8]],
     now: i64,
-) -> (u16, String) {
+) -> (u16, HeldText) {
     let parameters = Parameters::of(encoded, now);
     let path = path.strip_prefix("/api/v1/").unwrap_or_default();
     let reply = match path {
@@ -113,9 +115,15 @@ pub async fn prometheus(
             None => lists::answer(store, path, &parameters).await,
         },
     };
-    match reply {
-        Ok(reply) => (200, reply.told()),
-        Err(failure) => failed(failure),
+    let told = reply.and_then(|reply| {
+        HeldText::count(store, reply.told()).map_err(|why| Failure::Execution(why.to_string()))
+    });
+    match told {
+        Ok(text) => (200, text),
+        Err(failure) => {
+            let (status, text) = failed(failure);
+            (status, HeldText::short(store, text))
+        }
     }
 }
 
