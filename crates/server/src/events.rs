@@ -8,6 +8,7 @@ use plinth_env::{Burst, Env, Over};
 use plinth_types::Error;
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// What others can make happen as often as they like: told at the beginning of a burst, and at its
 /// end with a count.
@@ -35,6 +36,16 @@ const ALL: [Often; 6] = [
     Often::NotAccepted,
     Often::Throttled,
 ];
+
+/// A server at its end waits for clients.
+pub(crate) fn waits_for_answers(connections: usize, most: Duration) {
+    let seconds = most.as_secs();
+    tracing::info!(
+        connections,
+        seconds,
+        "requests are under way: their answers are waited for, but only so long"
+    );
+}
 
 impl Bursts {
     pub(crate) fn new(env: &Env) -> Self {

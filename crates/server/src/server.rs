@@ -51,6 +51,8 @@ const CERTIFICATES: u32 = 60;
 const BREATH: Duration = Duration::from_millis(50);
 /// How long a refused client has to read why.
 const REFUSAL: Duration = Duration::from_secs(1);
+/// After how long a server at its end says what it waits for.
+const SILENCE: Duration = Duration::from_secs(1);
 /// Refused clients that are waited for at a time; others are just closed.
 const REFUSALS: usize = 8192;
 
@@ -257,12 +259,23 @@ impl Server {
             let _ = task.await;
         }
         self.shared.connections.finish_all();
-        let emptied = self.shared.connections.emptied();
-        let patience = self.shared.env.sleep(self.shared.config.limits.farewell);
-        if let First::Right(()) = race(emptied, patience).await {
-            self.shared.connections.close_all();
-        }
+        self.part().await;
         self.shared.doors.bursts.end();
+    }
+
+    /// Waits until clients have taken the answers to what was under way, and says so if that takes
+    /// long; but only so long.
+    async fn part(&self) {
+        let (connections, env) = (&self.shared.connections, &self.shared.env);
+        let farewell = self.shared.config.limits.farewell;
+        let silent = farewell.min(SILENCE);
+        if let First::Left(()) = race(connections.emptied(), env.sleep(silent)).await {
+            return;
+        }
+        events::waits_for_answers(connections.len(), farewell);
+        if let First::Right(()) = race(connections.emptied(), env.sleep(farewell - silent)).await {
+            connections.close_all();
+        }
     }
 
     fn begin_stop(&self) {

@@ -68,8 +68,8 @@ pub const ALL: &[Command] = &[
     command(
         "configure",
         1..=16,
-        "configure WORD...",
-        "compares with how the database is configured; changes how many servers of a cluster vote",
+        "configure [WORD...]",
+        "shows how the database is configured, or compares with it; changes how many servers of a cluster vote",
         "In a cluster single, double and triple are 1, 3 and 5 servers that vote. Other words as in FoundationDB: a storage engine, NAME=VALUE. Those are settled when a database is made; what is asked for and isn't so is named, with what to do.",
     ),
     command(

@@ -53,7 +53,12 @@ pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Re
     let clients = session.answer(session.shown().endpoint().clients())?;
     let servers = servers(session)?;
     if let [] | [b"list"] = words[..] {
-        servers.iter().try_for_each(|server| writeln!(session.out, "{server} server"))?;
+        for server in &servers {
+            // One that there is answers itself, or this would not have come so far.
+            let is_away = servers.len() > 1 && is_away(session, server);
+            let but = if is_away { " (can't be reached)" } else { "" };
+            writeln!(session.out, "{server} server{but}")?;
+        }
         clients.iter().try_for_each(|client| writeln!(session.out, "{client}"))?;
         return Ok(());
     }
@@ -83,6 +88,13 @@ pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Re
         close(session, &to_close)?;
     }
     restart(session, &to_restart)
+}
+
+/// Whether a server doesn't answer.
+fn is_away<Out: Write>(session: &Session<Out>, server: &str) -> bool {
+    let database = session.shown();
+    let endpoint = database.endpoint();
+    !matches!(within(endpoint.env(), ANSWER, endpoint.status_of(server)), Some(Ok(_)))
 }
 
 /// Closes connections of clients.

@@ -158,10 +158,27 @@ pub fn configure<Out: Write>(
     let Some(configuration) = document.pointer("/cluster/configuration") else {
         return Err(Refusal::Usage("the database doesn't say how it is configured".to_owned()));
     };
+    if arguments.is_empty() {
+        return show(session, configuration);
+    }
     for word in arguments {
         compare(configuration, &String::from_utf8_lossy(word)).map_err(Refusal::Usage)?;
     }
     writeln!(session.out, "The database is configured so: nothing to change")?;
+    Ok(())
+}
+
+/// How the database is configured, a line each.
+fn show<Out: Write>(session: &mut Session<Out>, configuration: &Value) -> Result<(), Refusal> {
+    for (name, value) in configuration.as_object().into_iter().flatten() {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            // Lists and what has parts of its own stand in the status document.
+            _ => continue,
+        };
+        writeln!(session.out, "{name} = {value}")?;
+    }
     Ok(())
 }
 

@@ -573,6 +573,10 @@ fn what_is_configured_is_confirmed_and_what_cannot_be_is_named() {
     for mut shell in [Shell::new(), Shell::over_network()] {
         let same = shell.does("configure single memory logs=1 tenant_mode=optional_experimental");
         assert_eq!(same, "The database is configured so: nothing to change\n");
+        let shown = shell.does("configure");
+        for line in ["redundancy_mode = single", "storage_engine = memory", "logs = 1"] {
+            assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+        }
         for (words, told) in [
             ("double", "redundancy mode is single"),
             ("ssd", "plinth migrate"),

@@ -3,6 +3,7 @@
 //! whose directory is older than what it has acknowledged ends. All with real processes and files.
 
 use super::common::scratch;
+use super::series::until;
 use super::{Cluster, command, count, judge, members, status_until, unused_addresses};
 use plinth::{ClusterFile, Database, TransactionOption};
 use plinth_env::{Env, block_on};
@@ -158,6 +159,15 @@ fn a_client_that_knows_the_leader_alone_learns_of_the_others_before_it_is_gone()
     status_until(&db, |status| status.pointer("/client/cluster_file/path") == Some(&path));
     cluster.servers[leader].take().unwrap().kill();
     count(&db, "leader/2").unwrap();
+    // One that is busy may take longer to answer than it is waited for.
+    until("the list says who is away", || {
+        let listed = shell(&cluster, "kill list");
+        let is_told = |(at, address): (usize, &String)| {
+            let but = if at == leader { " (can't be reached)" } else { "" };
+            listed.lines().any(|line| line == format!("{address} server{but}"))
+        };
+        cluster.addresses.iter().enumerate().all(is_told).then_some(())
+    });
 }
 
 /// Waits until a cluster file names all servers.
