@@ -386,6 +386,7 @@ def series_are_put_beside_each_other_and_taken_away(browser):
         def look_again():
             browser.run("performance.clearResourceTimings(); dispatchEvent(new HashChangeEvent('hashchange'))")
             browser.wait(answered, "the list is answered again")
+            browser.run("new Promise((done) => setTimeout(done, 50))")
 
         browser.click(toggle.format("b"), meanwhile=look_again)
         browser.wait(f"{TOLD}.join() === 'cpu.user host=a 0.5,cpu.user host=b 10.5'", "a legend with means")

@@ -15,6 +15,8 @@ use plinth_replication::MAX_FRAME;
 pub const HEAD: usize = 8;
 /// Most bytes of a payload.
 pub const MOST: usize = 64 << 10;
+/// Most room that is made for a frame of which nothing but the first piece is there.
+const MOST_ROOM: usize = 16 * MOST;
 /// A program that speaks this version of the protocol takes answers to its frames on the connection
 /// that it sent them by.
 pub const ANSWERS_SINCE: u16 = 2;
@@ -70,6 +72,9 @@ pub fn split(bytes: &[u8]) -> PeerResult<Option<(Kind, &[u8])>> {
 #[derive(Default)]
 pub struct Pieces {
     bytes: Vec<u8>,
+    /// How long the last frame was that came in pieces: the next one is alike, as a rule, and
+    /// memory that grows piece by piece is moved again and again.
+    last: usize,
 }
 
 impl Pieces {
@@ -86,8 +91,15 @@ impl Pieces {
             let detail = format!("pieces of more than {MAX_FRAME} bytes");
             return Err(PeerError::malformed(detail));
         }
+        if self.bytes.is_empty() {
+            self.bytes.reserve(self.last.min(MOST_ROOM));
+        }
         self.bytes.extend_from_slice(payload);
-        Ok((kind == Kind::Last).then(|| std::mem::take(&mut self.bytes)))
+        if kind != Kind::Last {
+            return Ok(None);
+        }
+        self.last = self.bytes.len();
+        Ok(Some(std::mem::take(&mut self.bytes)))
     }
 }
 
@@ -110,6 +122,19 @@ mod tests {
         assert_eq!((at, frames), (out.len(), vec![b"small".to_vec(), b"abc".to_vec()]));
         for len in 0..10 {
             assert_eq!(split(&out[..len]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_frame_in_pieces_has_room_as_long_as_the_one_before() {
+        let mut pieces = Pieces::default();
+        for len in [MOST, MOST / 2, 0] {
+            let last = pieces.last;
+            assert_eq!(pieces.take(Kind::Piece, &[1; MOST]), Ok(None));
+            assert!(pieces.bytes.capacity() >= last);
+            let frame = pieces.take(Kind::Last, &vec![2; len]);
+            assert_eq!(frame.map(|frame| frame.map(|bytes| bytes.len())), Ok(Some(MOST + len)));
+            assert_eq!((pieces.last, pieces.bytes.capacity()), (MOST + len, 0), "none is kept");
         }
     }
 

@@ -311,7 +311,7 @@ impl Session {
     }
 
     fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> PeerResult<()> {
-        self.handle()?;
+        self.handle(&[])?;
         for _ in 0..TURNS {
             self.look_at_clock(context)?;
             let moved = self.send(context)?;
@@ -323,8 +323,7 @@ impl Session {
                 }
                 Poll::Ready(Ok(len)) => {
                     self.silent = 0;
-                    self.input.extend_from_slice(&buffer[..len]);
-                    self.handle()?;
+                    self.handle(&buffer[..len])?;
                 }
                 Poll::Ready(Err(error)) => return Err(lost(error)),
             }
@@ -333,9 +332,24 @@ impl Session {
         Ok(())
     }
 
-    /// Handles all packets that have arrived.
-    fn handle(&mut self) -> PeerResult<()> {
-        let input = std::mem::take(&mut self.input);
+    /// Handles all packets that have arrived, these bytes last. They are kept only as far as they
+    /// are no whole packet yet.
+    fn handle(&mut self, arrived: &[u8]) -> PeerResult<()> {
+        if self.input.is_empty() {
+            let used = self.handle_packets(arrived)?;
+            self.input.extend_from_slice(&arrived[used..]);
+            return Ok(());
+        }
+        let mut input = std::mem::take(&mut self.input);
+        input.extend_from_slice(arrived);
+        let used = self.handle_packets(&input)?;
+        input.drain(..used);
+        self.input = input;
+        Ok(())
+    }
+
+    /// Handles the whole packets that these bytes begin with: how many bytes they have.
+    fn handle_packets(&mut self, input: &[u8]) -> PeerResult<usize> {
         let mut used = 0;
         while let Some((kind, payload)) = packet::split(&input[used..])? {
             used += packet::HEAD + payload.len();
@@ -352,13 +366,11 @@ impl Session {
                 }
             }
         }
-        self.input = input;
-        self.input.drain(..used);
         if self.output.len() > RECEIVE {
             let detail = "pings and frames whose answers nobody takes";
             return Err(PeerError::malformed(detail));
         }
-        Ok(())
+        Ok(used)
     }
 
     fn take(&mut self, bytes: Vec<u8>) -> PeerResult<()> {

@@ -253,10 +253,18 @@ impl Node {
             Seat::Alone(leader) => (Some(leader.clone()), None),
             Seat::Member(participant) => {
                 let (standing, membership) = (participant.standing(), participant.membership());
-                let catching_up = participant.progress.get();
+                let progress = &participant.progress;
+                let (catching_up, rows_taken) = (progress.get(), progress.rows_taken());
                 let held_back = participant.held_back(&standing.members);
                 let stalled = participant.stalled();
-                let member = ShownMember { standing, membership, catching_up, held_back, stalled };
+                let member = ShownMember {
+                    standing,
+                    membership,
+                    catching_up,
+                    rows_taken,
+                    held_back,
+                    stalled,
+                };
                 (participant.leader(), Some(member))
             }
         };

@@ -2,7 +2,7 @@
 //!
 //! A node that doesn't lead shows what an idle leader would: empty queues, and nothing held back.
 
-use crate::cluster::{CatchingUp, Membership, Standing};
+use crate::cluster::{CatchingUp, Membership, RowsTaken, Standing};
 use crate::gate::Limits;
 use crate::leader::Leader;
 use crate::replica::Replica;
@@ -23,6 +23,8 @@ pub(crate) struct ShownMember {
     pub membership: Membership,
     /// How far it is with taking rows in, if it does.
     pub catching_up: Option<CatchingUp>,
+    /// All rows, as it took them last, if it did since it was started.
+    pub rows_taken: Option<RowsTaken>,
     /// Who keeps the cluster's protocol from rising, if somebody does.
     pub held_back: Option<HeldBack>,
     /// If it leads: who has taken nothing for long although it lacks entries.

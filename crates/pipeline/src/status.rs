@@ -10,7 +10,7 @@ mod roles;
 
 use crate::backpressure;
 use crate::changes::ShownStream;
-use crate::cluster::{CatchingUp, MemberNode};
+use crate::cluster::{CatchingUp, MemberNode, RowsTaken};
 use crate::failure::NodeError;
 use crate::gate::{Limits, Reason};
 use crate::identity::EngineKind;
@@ -380,6 +380,16 @@ fn catching_up(now: &CatchingUp) -> Value {
     })
 }
 
+/// How a member took all rows.
+fn rows_taken(taken: &RowsTaken) -> Value {
+    json!({
+        "began": taken.began.as_secs_f64(),
+        "bytes": taken.bytes,
+        "seconds": taken.took.as_secs_f64(),
+        "source": taken.source,
+    })
+}
+
 /// How a node stands in its cluster.
 fn member(member: &ShownMember) -> Value {
     let ShownMember { standing, membership, .. } = member;
@@ -409,6 +419,7 @@ fn member(member: &ShownMember) -> Value {
         "node": membership.node,
         "protocol": membership.members.protocol,
         "role": member.role(),
+        "rows_taken": member.rows_taken.as_ref().map(rows_taken),
         "term": standing.term,
         "voters": those(true),
     })

@@ -9,7 +9,7 @@
 //! Always: what was taken is of one version, without a gap, or it is given up.
 
 use crate::batch_lock::lock;
-use crate::cluster::{Parcel, Peers, Progress, WINDOW};
+use crate::cluster::{MOST_UNDER_WAY, Parcel, Peers, Progress, RowsTaken, WINDOW_BYTES, window};
 use crate::events;
 use crate::failure::{NodeError, NodeResult};
 use crate::generation::Import;
@@ -34,6 +34,10 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 const TIMES: u32 = 6;
 /// How often others are told from where on entries will be needed.
 const HOLD: Duration = Duration::from_millis(500);
+/// Whoever sends is asked for more when so many chunks were taken, fewer than may be under way by
+/// anybody's reckoning; and behind each chunk that is taken after so long a time.
+const SOME: u64 = 4;
+const ASK: Duration = Duration::from_secs(1);
 /// How often it is told how far it is.
 const NEWS: Duration = Duration::from_secs(10);
 
@@ -48,7 +52,8 @@ impl Arrivals {
     /// Leaves a parcel, if those that wait leave room: what is lost is asked for again.
     pub fn push(&self, parcel: Parcel) {
         let mut waiting = lock(&self.waiting);
-        if waiting.len() < 2 * WINDOW as usize {
+        let bytes: usize = waiting.iter().map(|one| one.payload.len()).sum();
+        if waiting.len() < 2 * MOST_UNDER_WAY as usize && bytes < 2 * WINDOW_BYTES as usize {
             waiting.push_back(parcel);
             self.wake.notify();
         }
@@ -82,9 +87,12 @@ impl Arrivals {
 }
 
 impl Transfer {
-    /// Whether a chunk is one of those that come next.
-    fn may_use(&self, number: u64) -> bool {
-        (self.taken..self.taken.saturating_add(WINDOW)).contains(&number)
+    /// Whether a chunk is one of those that come next, and there is room for it: there always is for
+    /// the very next one.
+    fn may_use(&self, chunk: &Parcel) -> bool {
+        let waiting: usize = self.ahead.values().map(|one| one.payload.len()).sum();
+        let has_room = chunk.number == self.taken || waiting < 2 * WINDOW_BYTES as usize;
+        has_room && (self.taken..self.taken.saturating_add(self.window)).contains(&chunk.number)
     }
 }
 
@@ -105,14 +113,41 @@ struct Transfer {
     /// Rows are of no use before this entry: the log of whoever leads begins behind it.
     needed: u64,
     taken: u64,
+    /// How many chunks may be under way.
+    window: u64,
+    asked: Asked,
     /// Chunks that have overtaken others, by number: no more than may be under way.
     ahead: BTreeMap<u64, Parcel>,
     key: Bytes,
     bytes: u64,
     import: Option<Import>,
-    told: Duration,
-    held: Duration,
+    said: Said,
     wait: Wait,
+}
+
+/// When something was said last: how far it is, in the log; from where on entries will be needed,
+/// to others.
+struct Said {
+    progress: Duration,
+    hold: Duration,
+}
+
+/// What was asked for last.
+struct Asked {
+    kind: ParcelKind,
+    /// How many chunks had been taken by then.
+    taken: u64,
+    at: Duration,
+}
+
+impl Asked {
+    /// Whether it is time to ask for more, before whoever sends has to wait for that: some were
+    /// taken, or the one that was asked for alone; or nothing was said for long.
+    fn is_stale(&self, taken: u64, now: Duration) -> bool {
+        self.kind == ParcelKind::AskAgain
+            || taken - self.taken >= SOME
+            || now.saturating_sub(self.at) >= ASK
+    }
 }
 
 /// How long is waited for the next chunk.
@@ -169,23 +204,28 @@ impl Taker<'_> {
         times: u32,
     ) -> NodeResult<Option<Import>> {
         self.arrivals.clear();
-        let now = self.env.now();
+        let (now, began) = (self.env.now(), self.env.wall_clock());
         let mut transfer = Transfer {
             id: self.env.random_u64(),
             source,
             needed: needed.index,
             taken: 0,
+            window: window(self.node.replica.config.rows_chunk_bytes),
+            asked: Asked { kind: ParcelKind::Ask, taken: 0, at: now },
             ahead: BTreeMap::new(),
             key: Bytes::new(),
             bytes: 0,
             import: None,
-            told: now,
-            held: now,
+            said: Said { progress: now, hold: now },
             wait: Wait::new(now, times),
         };
         let taken = self.take_all(&mut transfer).await;
         match (taken, transfer.import) {
-            (Ok(true), import) => Ok(import),
+            (Ok(true), import) => {
+                let (bytes, took) = (transfer.bytes, self.env.now().saturating_sub(now));
+                self.progress.took_rows(RowsTaken { source, bytes, began, took });
+                Ok(import)
+            }
             (Ok(false), None) => Ok(None),
             (Err(error), None) => Err(error),
             (given_up, Some(import)) => {
@@ -221,16 +261,21 @@ impl Taker<'_> {
                 }
                 Some(parcel) if parcel.kind == ParcelKind::Chunk => {
                     transfer.wait.hear(now);
-                    if transfer.may_use(parcel.number) {
+                    if transfer.may_use(&parcel) {
                         transfer.ahead.insert(parcel.number, parcel);
                     }
-                    assert!(transfer.ahead.len() as u64 <= WINDOW, "chunks nobody asked for");
+                    assert!(
+                        transfer.ahead.len() as u64 <= transfer.window,
+                        "chunks nobody asked for"
+                    );
                     while let Some(next) = transfer.ahead.remove(&transfer.taken) {
                         self.keep(transfer, &next).await?;
                         // The disk's time is not theirs.
-                        (transfer.wait.heard, transfer.wait.since) =
-                            (self.env.now(), self.env.now());
-                        self.ask(transfer, ParcelKind::Ask);
+                        let now = self.env.now();
+                        (transfer.wait.heard, transfer.wait.since) = (now, now);
+                        if transfer.asked.is_stale(transfer.taken, now) {
+                            self.ask(transfer, ParcelKind::Ask);
+                        }
                     }
                 }
                 Some(parcel) if parcel.kind == ParcelKind::Refuse => {
@@ -269,7 +314,7 @@ impl Taker<'_> {
                     (now.source, now.version) = (Some(transfer.source), chunk.at.version);
                     (now.taken_bytes, now.about_bytes, now.trouble) = (0, parcel.about, None);
                 });
-                transfer.held = Duration::ZERO;
+                transfer.said.hold = Duration::ZERO;
                 none.insert(begun)
             }
         };
@@ -280,14 +325,15 @@ impl Taker<'_> {
         transfer.key = chunk.end;
         self.progress.change(|now| now.taken_bytes = transfer.bytes);
         let now = self.env.now();
-        if now.saturating_sub(transfer.told) >= NEWS {
-            transfer.told = now;
+        if now.saturating_sub(transfer.said.progress) >= NEWS {
+            transfer.said.progress = now;
             events::takes_rows(transfer.source, chunk.at.version, transfer.bytes, parcel.about);
         }
         Ok(())
     }
 
-    fn ask(&self, transfer: &Transfer, kind: ParcelKind) {
+    fn ask(&self, transfer: &mut Transfer, kind: ParcelKind) {
+        transfer.asked = Asked { kind, taken: transfer.taken, at: self.env.now() };
         let Some(membership) = self.node.membership() else { return };
         let bare = Parcel::bare(kind, membership.node, transfer.source, transfer.id);
         self.peers.send_parcel(Parcel {
@@ -303,9 +349,9 @@ impl Taker<'_> {
     fn hold(&self, transfer: &mut Transfer) {
         let now = self.env.now();
         if let Some(LogPosition { version, .. }) = transfer.import.as_ref().map(Import::position)
-            && now.saturating_sub(transfer.held) >= HOLD
+            && now.saturating_sub(transfer.said.hold) >= HOLD
         {
-            transfer.held = now;
+            transfer.said.hold = now;
             hold(self.node, self.peers, transfer.id, version);
         }
     }

@@ -55,7 +55,11 @@ fn fill(machines: &Machines, leader: usize, from: usize, rows: usize) {
 
 /// Three members of which one was away while so much was written that its entries are gone.
 fn with_one_behind(seed: u64, engine: EngineKind) -> (Machines, usize, usize) {
-    let mut machines = Machines::new(seed, 3, config(engine));
+    with_one_behind_of(seed, config(engine))
+}
+
+fn with_one_behind_of(seed: u64, config: NodeConfig) -> (Machines, usize, usize) {
+    let mut machines = Machines::new(seed, 3, config);
     let leader = machines.await_leader(|_| true);
     machines.set(leader, "old", "1").expect("a commit");
     machines.sim.run_for(Duration::from_millis(500));
@@ -129,6 +133,13 @@ fn generation(machines: &Machines, at: usize) -> String {
     names.into_iter().filter(|name| name.starts_with("gen-")).collect()
 }
 
+/// How a member stands, as it says itself.
+fn member_status(machines: &Machines, at: usize) -> serde_json::Value {
+    let status = machines.sim.run_until(machines.host(at).endpoint().status_json());
+    let status: serde_json::Value = serde_json::from_str(&status.unwrap()).unwrap();
+    status["cluster"]["plinth"]["member"].clone()
+}
+
 #[test]
 fn a_member_that_was_away_too_long_takes_rows_then_entries() {
     for engine in ENGINES {
@@ -142,11 +153,9 @@ fn a_member_that_was_away_too_long_takes_rows_then_entries() {
                     let error =
                         machines.get_at(leader, behind, "old").expect_err("it serves nothing");
                     refused = error == Error::process_behind();
-                    let status =
-                        machines.sim.run_until(machines.host(behind).endpoint().status_json());
-                    let status: serde_json::Value = serde_json::from_str(&status.unwrap()).unwrap();
-                    let member = &status["cluster"]["plinth"]["member"];
+                    let member = member_status(&machines, behind);
                     assert!(member["catching_up"]["stage"].is_string(), "{what}: {member}");
+                    assert!(member["rows_taken"].is_null(), "{what}: {member}");
                     break;
                 }
             }
@@ -160,6 +169,9 @@ fn a_member_that_was_away_too_long_takes_rows_then_entries() {
                 "{what}: these are not the old rows"
             );
             assert!(!machines.host(behind).is_catching_up());
+            let taken = &member_status(&machines, behind)["rows_taken"];
+            assert!(taken["bytes"].as_u64() > Some(0), "{what}: {taken}");
+            assert!(taken["seconds"].as_f64() > Some(0.0), "{what}: {taken}");
             // It is a member as any: with it alone the leader goes on, and it leads.
             machines.set(leader, "more", "1").expect("a commit");
             machines.sim.run_until(machines.host(leader).hand_over());
@@ -339,7 +351,9 @@ fn a_crash_at_any_file_call_of_taking_rows_leaves_a_member_that_catches_up() {
 fn a_sender_that_goes_away_is_replaced_by_another() {
     for engine in ENGINES {
         for seed in 0..4 {
-            let (mut machines, leader, behind) = with_one_behind(20 + seed, engine);
+            // At a pace, so that not all rows are on their way before it goes away.
+            let config = NodeConfig { rows_bytes_per_second: 4_000, ..config(engine) };
+            let (mut machines, leader, behind) = with_one_behind_of(20 + seed, config);
             let what = format!("{engine:?}, seed {seed}");
             let third = 3 - leader - behind;
             let given = |machines: &Machines, at: usize| {
@@ -371,6 +385,37 @@ fn a_sender_that_goes_away_is_replaced_by_another() {
                 .expect("with the one that came back there is a majority");
         }
     }
+}
+
+/// While somebody commits rows are given at a pace, so that commits keep what they need; while
+/// nobody does, as fast as they are taken.
+#[test]
+fn rows_are_given_at_a_pace_while_somebody_commits() {
+    let mut config = config(EngineKind::Memory);
+    config.rows_bytes_per_second = 4_000;
+    // There is no pace any more once twice as much was written.
+    config.follower_log_bytes = 40_000;
+    let took = |commits: bool| {
+        let (machines, leader, behind) = with_one_behind_of(60, config.clone());
+        for n in 0..100_000 {
+            if commits {
+                machines.set(leader, "now", &format!("{n:->300}")).expect("a commit");
+            }
+            machines.sim.run_for(Duration::from_millis(10));
+            let taken = member_status(&machines, behind)["rows_taken"].clone();
+            if let (Some(bytes), Some(seconds)) =
+                (taken["bytes"].as_f64(), taken["seconds"].as_f64())
+            {
+                await_equal(&machines, behind, "in the end");
+                return bytes / seconds;
+            }
+        }
+        panic!("it gets no rows");
+    };
+    let (quiet, busy) = (took(false), took(true));
+    assert!((2_000.0..5_500.0).contains(&busy), "{busy} bytes a second");
+    // Whether anybody commits is looked at twice a second.
+    assert!(quiet > 3.0 * busy, "{quiet} bytes a second, {busy} beside commits");
 }
 
 #[test]

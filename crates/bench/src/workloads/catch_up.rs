@@ -5,7 +5,7 @@
 //!   three servers    rows, then blind writes of eight clients all the time
 //!   a fourth one     started empty ─▶ taken in ─▶ rows, chunk by chunk ─▶ entries behind them ─▶ has everything
 //!                                                  <- bytes a second ->
-//!   commits a second     before    |  meanwhile: from its start until then
+//!   commits a second     before         | meanwhile: while it takes rows, or entries if it takes no rows
 //! ```
 //! While the others have all of their log (the newest 256 MiB, and what no checkpoint has), it
 //! takes entries alone, and no rows. The rows are ten times as many as the settings say: what takes
@@ -24,7 +24,7 @@ use plinth_client::Database;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Task, block_on};
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -65,33 +65,33 @@ fn catch_up(bench: &Bench) -> Result<Outcome> {
     let task = bench.progress.timed(title, time);
     block_on(bench.env.sleep(time));
     drop(task);
-    let before = writers.rate_since(&bench.env, Duration::ZERO, 0);
+    let begun = bench.env.wall_clock();
+    let before = writers.rate(writers.began, begun);
     let wanted = committed_index(&block_on(cluster.database()?.status_json())?);
-    let (began, counted) = (bench.env.now(), writers.commits.load(Ordering::Relaxed));
     let at = cluster.add()?;
     let look = Look::begin(&bench.env, wanted, cluster.one(at)?);
     let task = bench.progress.unknown("catch-up, the new server");
     cluster.until_ready(at)?;
     look.until_all_is_there(bench)?;
     drop(task);
-    let took = bench.env.now() - began;
-    let meanwhile = writers.rate_since(&bench.env, began - writers.began, counted);
+    let ended = bench.env.wall_clock();
     let taken = look.end()?;
+    let (from, to) = taken.map_or((begun, ended), |rows| (rows.began, rows.began + rows.took));
+    let meanwhile = writers.rate(from, to);
     writers.end()?;
-    Ok(outcome(&dataset, took, &taken, (before, meanwhile)))
+    Ok(outcome(&dataset, ended.saturating_sub(begun), taken, (before, meanwhile)))
 }
 
 fn outcome(
     dataset: &Dataset,
     took: Duration,
-    taken: &[(Duration, u64)],
-    commits: (f64, f64),
+    taken: Option<RowsTaken>,
+    (before, meanwhile): (f64, f64),
 ) -> Outcome {
-    let (before, meanwhile) = commits;
     let (bytes, time, how) = match taken {
-        [(first, had), .., (last, has)] if has > had => (has - had, *last - *first, "as rows"),
-        // The others have all of their log yet, or it was too quick to be seen at it.
-        _ => (dataset.bytes(), took, "as entries of the log, or too quickly to be seen at it"),
+        Some(rows) => (rows.bytes, rows.took, "as rows"),
+        // The others have all of their log yet.
+        None => (dataset.bytes(), took, "as entries of the log"),
     };
     let rate = bytes as f64 / time.as_secs_f64().max(1e-9);
     let title =
@@ -134,16 +134,20 @@ fn outcome(
 struct Writers {
     began: Duration,
     stop: Arc<AtomicBool>,
-    commits: Arc<AtomicU64>,
+    /// When each commit was answered. All times are the wall clock's, as the servers' are.
+    commits: Arc<Mutex<Vec<Duration>>>,
     tasks: Vec<Task>,
 }
 
 impl Writers {
     fn begin(bench: &Bench, dataset: &Dataset, databases: Vec<Database>) -> Self {
-        let (stop, commits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let commits = Arc::<Mutex<Vec<Duration>>>::default();
+        let began = bench.env.wall_clock();
         let mut tasks = Vec::new();
         for (number, database) in databases.into_iter().enumerate() {
-            let (stop, commits, dataset) = (stop.clone(), commits.clone(), dataset.clone());
+            let (stop, commits) = (stop.clone(), Arc::clone(&commits));
+            let (dataset, clock) = (dataset.clone(), bench.env.clone());
             let mut random = Random::new(bench.next_seed(), number as u64);
             tasks.push(bench.env.spawn("bench-catch-up", async move {
                 while !stop.load(Ordering::Relaxed) {
@@ -160,17 +164,18 @@ impl Writers {
                             }
                         }
                     }
-                    commits.fetch_add(1, Ordering::Relaxed);
+                    lock(&commits).push(clock.wall_clock());
                 }
             }));
         }
-        Self { began: bench.env.now(), stop, commits, tasks }
+        Self { began, stop, commits, tasks }
     }
 
-    /// Commits a second since then, when there had been so many.
-    fn rate_since(&self, env: &Env, since: Duration, counted: u64) -> f64 {
-        let time = (env.now() - self.began - since).as_secs_f64();
-        (self.commits.load(Ordering::Relaxed) - counted) as f64 / time.max(1e-9)
+    /// Commits a second between two moments.
+    fn rate(&self, from: Duration, to: Duration) -> f64 {
+        let commits = lock(&self.commits);
+        let counted = commits.iter().filter(|at| (from..to).contains(*at)).count();
+        counted as f64 / to.saturating_sub(from).as_secs_f64().max(1e-9)
     }
 
     fn end(self) -> Result<()> {
@@ -191,23 +196,41 @@ fn committed_index(status: &str) -> u64 {
         .unwrap_or_default()
 }
 
-/// How many bytes of rows the new server had taken, and when.
-type Seen = Arc<Mutex<Vec<(Duration, u64)>>>;
+/// How the new server took rows, as it says itself.
+#[derive(Clone, Copy)]
+struct RowsTaken {
+    bytes: u64,
+    began: Duration,
+    took: Duration,
+}
+
+impl RowsTaken {
+    /// `None` if it has taken none.
+    fn read(status: &Value) -> Option<Self> {
+        let rows = status.pointer("/cluster/plinth/member/rows_taken")?;
+        let seconds = |name: &str| Duration::try_from_secs_f64(rows[name].as_f64()?).ok();
+        Some(Self {
+            bytes: rows["bytes"].as_u64()?,
+            began: seconds("began")?,
+            took: seconds("seconds")?,
+        })
+    }
+}
 
 /// Whoever looks how far the new server is.
 struct Look {
     stop: Arc<AtomicBool>,
     /// It has everything that there was when it was started.
     has_all: Arc<AtomicBool>,
-    seen: Seen,
+    rows: Arc<Mutex<Option<RowsTaken>>>,
     task: Task,
 }
 
 impl Look {
     /// `wanted`: the entry up to which the others have what is committed.
     fn begin(env: &Env, wanted: u64, connect: Box<dyn Fn() -> Database + Send>) -> Self {
-        let (stop, seen) = (Arc::new(AtomicBool::new(false)), Seen::default());
-        let (told, found, clock) = (stop.clone(), seen.clone(), env.clone());
+        let (stop, rows) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (told, taken, clock) = (stop.clone(), Arc::clone(&rows), env.clone());
         let has_all = Arc::new(AtomicBool::new(false));
         let reached = has_all.clone();
         let task = env.spawn("bench-look", async move {
@@ -222,18 +245,19 @@ impl Look {
                 let has = committed_index(&status) >= wanted;
                 let status: Value = status.parse().unwrap_or_default();
                 match status.pointer("/cluster/plinth/member/catching_up") {
-                    Some(Value::Null) => reached.store(has, Ordering::Release),
-                    Some(now) => {
-                        let bytes = now["taken_bytes"].as_u64().unwrap_or_default();
-                        lock(&found).push((clock.now(), bytes));
+                    Some(Value::Null) => {
+                        *lock(&taken) = RowsTaken::read(&status);
+                        reached.store(has, Ordering::Release);
                     }
+                    // It takes rows yet.
+                    Some(_) => {}
                     // It can't be reached.
                     None => server = connect(),
                 }
                 clock.sleep(LOOK).await;
             }
         });
-        Self { stop, has_all, seen, task }
+        Self { stop, has_all, rows, task }
     }
 
     /// A server whose cluster has all its log yet serves at once, and takes everything as entries.
@@ -253,14 +277,10 @@ impl Look {
         Ok(())
     }
 
-    /// What was seen while it took rows: from the last look before there were any to the first at
-    /// which there were no more.
-    fn end(self) -> Result<Vec<(Duration, u64)>> {
+    /// How it took rows, if it did.
+    fn end(self) -> Result<Option<RowsTaken>> {
         self.stop.store(true, Ordering::Relaxed);
         block_on(self.task).map_err(plinth_types::Error::from)?;
-        let mut seen = std::mem::take(&mut *lock(&self.seen));
-        let most = seen.iter().map(|(_, bytes)| *bytes).max().unwrap_or_default();
-        seen.truncate(seen.partition_point(|(_, bytes)| *bytes < most) + 1);
-        Ok(seen)
+        Ok(*lock(&self.rows))
     }
 }

@@ -3,18 +3,18 @@
 //! ```text
 //!   the one behind                                   this node: any that has applied what is asked for
 //!   ask(transfer, 0 taken) ──────────────────────▶   pins a version
-//!                          ◀──── chunk 0, 1, .. 7
-//!   ask(transfer, 1 taken) ──────────────────────▶
-//!                          ◀──── chunk 8                   never more than a window beyond what was taken
-//!   ask again(1 taken)     ──────────────────────▶
-//!                          ◀──── chunk 1                   and no other until it was taken
+//!                          ◀──── chunk 0, 1, .. 84
+//!   ask(transfer, 4 taken) ──────────────────────▶
+//!                          ◀──── chunk 85, .. 88           never more than a window beyond what was taken
+//!   ask again(4 taken)     ──────────────────────▶
+//!                          ◀──── chunk 4                   and no other until it was taken
 //!   hold(version)          ──────────────────────▶   keeps the log from there on, to a bound
 //! ```
 //!
 //! The one that is behind asks, again and again; this node has no more to do than to answer the
 //! newest question. So whatever is lost on the way costs a pause, and one that went away costs a
 //! pinned version until it is noticed. One task gives chunks, by turns, so that several that ask
-//! cost no more memory than one.
+//! cost no more memory than one, and at a [pace](super::pace) while somebody commits.
 //!
 //! Rows that can be pinned reach as far as the window's beginning with the engine `ssd`, and that
 //! moves with versions alone. So where nobody commits, whoever leads has the version move when its
@@ -22,6 +22,8 @@
 //!
 //! Always: all chunks of a transfer are of one version, and of rows that are committed.
 
+use super::pace::Pace;
+use super::upkeep::JOINING_TIMES;
 use crate::batch_lock::lock;
 use crate::failure::{NodeError, NodeResult};
 use crate::replica::Replica;
@@ -36,14 +38,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many chunks may be under way to a node.
-pub(crate) const WINDOW: u64 = 8;
+/// Bytes of chunks that may be under way to a node, about, and the least and the most chunks.
+pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
+pub(crate) const MOST_UNDER_WAY: u64 = 128;
+const LEAST_UNDER_WAY: u64 = 8;
 /// How many nodes are given rows at a time.
 const MOST: usize = 2;
 /// Who has said nothing for so long wants nothing any more.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How often it is looked who that is.
 const PERIOD: Duration = Duration::from_millis(500);
+
+/// How many chunks of this length may be under way to a node.
+pub(crate) fn window(chunk_bytes: u64) -> u64 {
+    (WINDOW_BYTES / chunk_bytes.max(1)).clamp(LEAST_UNDER_WAY, MOST_UNDER_WAY)
+}
 
 /// What other nodes have asked for.
 #[derive(Default)]
@@ -59,6 +68,8 @@ pub(crate) struct Giving {
 struct Transfer {
     id: u64,
     pinned: Box<dyn PinnedVersion>,
+    /// Bytes of entries that this node had written by then.
+    written: u64,
     /// The chunk that comes next, and where it begins.
     next: u64,
     key: Bytes,
@@ -107,29 +118,55 @@ pub(super) struct Giver {
 pub(super) async fn run(this: Giver) {
     let health = &this.replica.health;
     let mut transfers = BTreeMap::new();
+    let mut pace = Pace::new(this.replica.config.rows_bytes_per_second);
+    // Who was given a chunk last.
+    let mut last = 0;
     while !health.is_over() {
-        let idle = transfers.values().all(|transfer: &Transfer| !transfer.is_due());
-        if idle {
-            let news = race(this.giving.wake.wait(), this.replica.env.sleep(PERIOD));
+        let is_due = transfers.values().any(Transfer::is_due);
+        let pause = if is_due { wait(&this, &transfers, &mut pace) } else { PERIOD };
+        if !pause.is_zero() {
+            let news = race(this.giving.wake.wait(), this.replica.env.sleep(pause));
             race(health.until_over(), news).await;
         }
+        let had_none = transfers.is_empty();
         for parcel in this.giving.take() {
             answer(&this, &mut transfers, parcel).await;
         }
+        if had_none && !transfers.is_empty() {
+            pace.begin();
+        }
         let now = this.replica.env.now();
         transfers.retain(|_, transfer| now.saturating_sub(transfer.asked_at) < SILENCE);
-        let due: Vec<NodeId> =
+        let mut due: Vec<NodeId> =
             transfers.iter().filter(|(_, one)| one.is_due()).map(|(node, _)| *node).collect();
+        due.sort_by_key(|node| (*node <= last, *node));
         for node in due {
+            if !wait(&this, &transfers, &mut pace).is_zero() {
+                break;
+            }
             let Some(transfer) = transfers.get_mut(&node) else { continue };
-            if let Err(error) = transfer.give(&this, node).await {
-                probe!("pipeline: rows can't be given any more");
-                let id = transfer.id;
-                transfers.remove(&node);
-                refuse(&this, node, id, &error);
+            last = node;
+            match transfer.give(&this, node).await {
+                Ok(bytes) => pace.spend(bytes, this.replica.env.now()),
+                Err(error) => {
+                    probe!("pipeline: rows can't be given any more");
+                    let id = transfer.id;
+                    transfers.remove(&node);
+                    refuse(&this, node, id, &error);
+                }
             }
         }
     }
+}
+
+/// How long it is until a chunk may go. Where much was written since rows were begun with, what is
+/// kept behind them is nearly all that is kept: then they go at once.
+fn wait(this: &Giver, transfers: &BTreeMap<NodeId, Transfer>, pace: &mut Pace) -> Duration {
+    let (written, now) = (this.replica.counters.bytes_written.get(), this.replica.env.now());
+    pace.look(written, now);
+    let most = this.replica.config.follower_log_bytes.saturating_mul(JOINING_TIMES) / 2;
+    let is_pressed = |one: &Transfer| written.saturating_sub(one.written) > most;
+    if transfers.values().any(is_pressed) { Duration::ZERO } else { pace.wait(now) }
 }
 
 async fn answer(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel: Parcel) {
@@ -196,10 +233,12 @@ async fn begin(
         ));
     }
     let about = pinned.range_size(&[], SYSTEM_END);
+    let written = this.replica.counters.bytes_written.get();
     crate::events::gives_rows(parcel.from, at.version, about);
     let mut transfer = Transfer {
         id: parcel.transfer,
         pinned,
+        written,
         next: 0,
         key: Bytes::new(),
         allowed: 0,
@@ -233,7 +272,7 @@ impl Transfer {
         // What is asked for again may be under way still, and all that was sent behind it.
         self.allowed = match is_again {
             true => parcel.number.saturating_add(1),
-            false => self.allowed.max(parcel.number.saturating_add(WINDOW)),
+            false => self.allowed.max(parcel.number.saturating_add(window(parcel.about))),
         };
     }
 
@@ -242,16 +281,16 @@ impl Transfer {
         self.next < self.allowed && *self.key < *SYSTEM_END
     }
 
-    /// Sends the next chunk.
-    async fn give(&mut self, this: &Giver, node: NodeId) -> NodeResult<()> {
+    /// Sends the next chunk: how many bytes of rows it has.
+    async fn give(&mut self, this: &Giver, node: NodeId) -> NodeResult<usize> {
         let chunk = self.pinned.export(&self.key, SYSTEM_END, self.chunk_bytes).await?;
         assert!(chunk.begin == self.key && chunk.end > self.key, "a chunk that leads nowhere");
         let payload = Bytes::from(chunk.encode());
-        let (number, about) = (self.next, self.about);
+        let (number, about, bytes) = (self.next, self.about, chunk.rows.data_len());
         (self.next, self.key) = (self.next + 1, chunk.end);
         let bare = Parcel::bare(ParcelKind::Chunk, this.member.id(), node, self.id);
         this.replica.counters.rows_given_bytes.add(payload.len() as u64);
         this.peers.send_parcel(Parcel { number, about, payload, ..bare });
-        Ok(())
+        Ok(bytes)
     }
 }

@@ -41,10 +41,24 @@ pub(crate) struct CatchingUp {
     pub trouble: Option<NodeError>,
 }
 
+/// All rows, as they were taken last.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsTaken {
+    /// Who sent them.
+    pub source: NodeId,
+    pub bytes: u64,
+    /// When they were asked for, by the wall clock.
+    pub began: Duration,
+    /// How long it took until the last of them had been taken.
+    pub took: Duration,
+}
+
 /// The same, shared. Empty in a member that lacks nothing.
 #[derive(Default)]
 pub(crate) struct Progress {
     now: Mutex<Option<CatchingUp>>,
+    /// Rows that were taken since the program began.
+    rows: Mutex<Option<RowsTaken>>,
     /// Looked at by every read.
     under_way: AtomicBool,
 }
@@ -78,6 +92,16 @@ impl Progress {
 
     pub fn get(&self) -> Option<CatchingUp> {
         lock(&self.now).clone()
+    }
+
+    /// All rows were taken.
+    pub fn took_rows(&self, taken: RowsTaken) {
+        *lock(&self.rows) = Some(taken);
+    }
+
+    /// All rows, as they were taken last.
+    pub fn rows_taken(&self) -> Option<RowsTaken> {
+        lock(&self.rows).clone()
     }
 
     pub fn is_under_way(&self) -> bool {

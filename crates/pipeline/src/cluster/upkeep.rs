@@ -40,7 +40,7 @@ const RENEWED: Duration = Duration::from_secs(10);
 /// The name under which entries are kept for nodes that take rows in.
 const JOINING: &str = "joining";
 /// How many times what is kept for others anyhow may be kept for those.
-const JOINING_TIMES: u64 = 4;
+pub(super) const JOINING_TIMES: u64 = 4;
 
 /// Has entries kept for other nodes, from the oldest on that is there, or from where that stood
 /// before a restart.

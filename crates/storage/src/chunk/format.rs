@@ -35,8 +35,9 @@ pub const HEADER_LEN: usize = AT_CHECKSUM + 4;
 /// The longest body that is believed, as it is stored and as it was before compression.
 pub const MAX_BODY_LEN: usize = 64 << 20;
 
-/// Pieces of a long body by which it is judged whether to compress it.
-const SAMPLES: usize = 4;
+/// Pieces of a long body by which it is judged whether to compress it, so long that there are
+/// several rows in each as a rule.
+const SAMPLES: usize = 2;
 const SAMPLE_LEN: usize = 4096;
 
 const UNCOMPRESSED: u32 = 0;
@@ -200,7 +201,8 @@ fn decode_body(body: &[u8], count: usize, at: LogPosition) -> StorageResult<Chun
             .to_string();
         return refuse(Flaw::new("bounds of the chunk", "a range, at a version", found));
     }
-    let mut rows = RowsBuilder::default();
+    // As many rows as the header says, but no more than rows of a few bytes would be.
+    let mut rows = RowsBuilder::with_capacity(count.min(rest.len() / 16), rest.len());
     let mut last: Option<&[u8]> = None;
     while !rest.is_empty() {
         let Some((key, value)) = take_row(&mut rest) else {
