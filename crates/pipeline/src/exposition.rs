@@ -305,10 +305,13 @@ fn space(text: &mut Text, shown: &Shown) {
     let uptime =
         shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
     text.gauge("plinth_uptime_seconds", "Since the node was opened.", uptime);
-    if let Some((free, kept)) = shown.replica.space.free_and_kept() {
+    let space = &shown.replica.space;
+    if let Some((free, kept)) = space.free_and_kept() {
         text.gauge("plinth_disk_free_bytes", "Free space of the disk.", free as f64);
         let help = "Of that, what stays free for checkpoints, flushes and merges: rows are not taken below it.";
         text.gauge("plinth_disk_kept_bytes", help, kept as f64);
+        let help = "With less than this beyond what is kept free the disk is low.";
+        text.gauge("plinth_disk_low_bytes", help, space.low_bytes() as f64);
         let help = "For how long the call lasts that the disk has not answered for longest, of those that \
              change files of the database; 0: it has answered all.";
         let seconds = shown.replica.silent_for().as_secs_f64();

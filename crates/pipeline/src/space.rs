@@ -259,6 +259,11 @@ impl Space {
         (free != UNKNOWN).then(|| (free, kept()))
     }
 
+    /// With less than so many bytes for rows the disk is low.
+    pub fn low_bytes(&self) -> u64 {
+        self.low.load(Ordering::Relaxed)
+    }
+
     /// How many bytes are free and how many of them kept, if what is left for rows is little.
     pub fn is_low(&self) -> Option<(u64, u64)> {
         let (free, kept) = self.free_and_kept()?;

@@ -389,6 +389,9 @@ fn a_disk_that_is_low_is_told_everywhere_and_once_in_the_log() {
             place.told().assert_well();
             let taken = f64::from(100 << 20) - left();
             assert!(taken < 25e6, "{taken} bytes are used or kept");
+            // As the alert has it.
+            let low = place.told().measured("plinth_disk_low_bytes");
+            assert!(low > 0.0 && left() > low, "{low} of {}", left());
             place.faults(|plan| plan.capacity = Some((1.25 * taken) as u64));
             place.run(5);
             place.told().assert_unwell("low_disk_space");
