@@ -86,7 +86,7 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     if whole {
         let whose = if report.was_member { " that this server had" } else { "" };
         lines.push(format!(
-            "{}: nothing that is there is damaged, {} has all of it{whose}",
+            "{}: nothing was damaged, {} has everything{whose}",
             terminal.good("ok"),
             out.display()
         ));

@@ -37,13 +37,8 @@ pub struct NodeConfig {
     /// beyond what it needs itself. One that has no entry yet takes rows where there are more than
     /// an eighth of that.
     pub follower_log_bytes: u64,
-    /// Bytes of rows that a member which is too far behind asks others for at a time: by default
-    /// so few that what holds them on the way isn't one of the allocator's large blocks, which come
-    /// from the system each time.
-    pub rows_chunk_bytes: u64,
-    /// Bytes of rows that are given to members which lack them, a second, while somebody commits;
-    /// else as many as they take.
-    pub rows_bytes_per_second: u64,
+    /// How rows are given to members that lack them.
+    pub rows: RowsConfig,
     /// Which versions of the members' protocol a member of a cluster speaks: less than this program
     /// can, for tests, or to keep the way back to an older one open.
     pub spoken: Spoken,
@@ -71,8 +66,7 @@ impl Default for NodeConfig {
             ssd: SsdSettings::default(),
             memory_bytes: None,
             follower_log_bytes: 256 << 20,
-            rows_chunk_bytes: 96 << 10,
-            rows_bytes_per_second: 104_000_000,
+            rows: RowsConfig::default(),
             spoken: Spoken::THIS,
             log: LogConfig::default(),
             load: LoadTargets::default(),
@@ -99,6 +93,22 @@ impl NodeConfig {
     /// The bytes that rows may take in memory, where that is where they are.
     pub(crate) fn rows_bound(&self) -> Option<u64> {
         self.memory_bytes.filter(|_| self.engine == EngineKind::Memory)
+    }
+}
+
+/// How members that are too far behind for the log get rows.
+#[derive(Clone, Debug)]
+pub struct RowsConfig {
+    /// Bytes that one asks others for at a time: by default so few that what holds them on the way
+    /// isn't one of the allocator's large blocks, which come from the system each time.
+    pub chunk_bytes: u64,
+    /// Bytes that are given in a second while somebody commits; else as many as are taken.
+    pub bytes_per_second: u64,
+}
+
+impl Default for RowsConfig {
+    fn default() -> Self {
+        Self { chunk_bytes: 96 << 10, bytes_per_second: 104_000_000 }
     }
 }
 

@@ -94,7 +94,7 @@ mod worker;
 pub use check::{
     CheckReport, SalvageReport, check, check_keys, check_with, is_encrypted, salvage, salvage_with,
 };
-pub use config::{Creation, LoadTargets, NodeConfig};
+pub use config::{Creation, LoadTargets, NodeConfig, RowsConfig};
 pub use endpoint::InProcess;
 pub use failure::{NodeError, NodeResult};
 pub use generation::{Import, Incoming};

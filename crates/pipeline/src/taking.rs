@@ -87,8 +87,8 @@ impl Arrivals {
 }
 
 impl Transfer {
-    /// Whether a chunk is one of those that come next, and there is room for it: there always is for
-    /// the very next one.
+    /// Whether a chunk is one of those that come next, and there is room for it, as there always is
+    /// for the very next one.
     fn may_use(&self, chunk: &Parcel) -> bool {
         let waiting: usize = self.ahead.values().map(|one| one.payload.len()).sum();
         let has_room = chunk.number == self.taken || waiting < 2 * WINDOW_BYTES as usize;
@@ -210,7 +210,7 @@ impl Taker<'_> {
             source,
             needed: needed.index,
             taken: 0,
-            window: window(self.node.replica.config.rows_chunk_bytes),
+            window: window(self.node.replica.config.rows.chunk_bytes),
             asked: Asked { kind: ParcelKind::Ask, taken: 0, at: now },
             ahead: BTreeMap::new(),
             key: Bytes::new(),
@@ -338,7 +338,7 @@ impl Taker<'_> {
         let bare = Parcel::bare(kind, membership.node, transfer.source, transfer.id);
         self.peers.send_parcel(Parcel {
             number: transfer.taken,
-            about: self.node.replica.config.rows_chunk_bytes,
+            about: self.node.replica.config.rows.chunk_bytes,
             index: transfer.needed,
             key: transfer.key.clone(),
             ..bare

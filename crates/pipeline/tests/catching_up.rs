@@ -10,7 +10,7 @@ use machines::{DIR, Machines};
 use plinth_client::Endpoint;
 use plinth_env::Open;
 use plinth_env::simulated::CallKind;
-use plinth_pipeline::{EngineKind, NodeConfig, SsdSettings};
+use plinth_pipeline::{EngineKind, NodeConfig, RowsConfig, SsdSettings};
 use plinth_replication::{Parcel, ParcelKind};
 use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Result};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn config(engine: EngineKind) -> NodeConfig {
         engine,
         checkpoint_bytes: 2_000,
         follower_log_bytes: 4_000,
-        rows_chunk_bytes: 1_500,
+        rows: RowsConfig { chunk_bytes: 1_500, ..RowsConfig::default() },
         window: 500_000,
         ssd: SsdSettings {
             flush_bytes: 2_000,
@@ -352,7 +352,8 @@ fn a_sender_that_goes_away_is_replaced_by_another() {
     for engine in ENGINES {
         for seed in 0..4 {
             // At a pace, so that not all rows are on their way before it goes away.
-            let config = NodeConfig { rows_bytes_per_second: 4_000, ..config(engine) };
+            let mut config = config(engine);
+            config.rows.bytes_per_second = 4_000;
             let (mut machines, leader, behind) = with_one_behind_of(20 + seed, config);
             let what = format!("{engine:?}, seed {seed}");
             let third = 3 - leader - behind;
@@ -392,7 +393,7 @@ fn a_sender_that_goes_away_is_replaced_by_another() {
 #[test]
 fn rows_are_given_at_a_pace_while_somebody_commits() {
     let mut config = config(EngineKind::Memory);
-    config.rows_bytes_per_second = 4_000;
+    config.rows.bytes_per_second = 4_000;
     // There is no pace any more once twice as much was written.
     config.follower_log_bytes = 40_000;
     let took = |commits: bool| {

@@ -67,7 +67,7 @@ pub const ALL: &[Command] = &[
     ),
     command(
         "configure",
-        1..=16,
+        0..=16,
         "configure [WORD...]",
         "shows how the database is configured, or compares with it; changes how many servers of a cluster vote",
         "In a cluster single, double and triple are 1, 3 and 5 servers that vote. Other words as in FoundationDB: a storage engine, NAME=VALUE. Those are settled when a database is made; what is asked for and isn't so is named, with what to do.",

@@ -23,7 +23,6 @@
 //! Always: all chunks of a transfer are of one version, and of rows that are committed.
 
 use super::pace::Pace;
-use super::upkeep::JOINING_TIMES;
 use crate::batch_lock::lock;
 use crate::failure::{NodeError, NodeResult};
 use crate::replica::Replica;
@@ -42,6 +41,8 @@ use std::time::Duration;
 pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 pub(crate) const MOST_UNDER_WAY: u64 = 128;
 const LEAST_UNDER_WAY: u64 = 8;
+/// How many times what is kept for others anyhow may be kept for those.
+pub(super) const JOINING_TIMES: u64 = 4;
 /// How many nodes are given rows at a time.
 const MOST: usize = 2;
 /// Who has said nothing for so long wants nothing any more.
@@ -118,7 +119,7 @@ pub(super) struct Giver {
 pub(super) async fn run(this: Giver) {
     let health = &this.replica.health;
     let mut transfers = BTreeMap::new();
-    let mut pace = Pace::new(this.replica.config.rows_bytes_per_second);
+    let mut pace = Pace::new(this.replica.config.rows.bytes_per_second);
     // Who was given a chunk last.
     let mut last = 0;
     while !health.is_over() {

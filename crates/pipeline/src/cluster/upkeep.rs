@@ -6,6 +6,7 @@
 //! member, for it may lead tomorrow, keeps the newest entries up to a bound in bytes, as a consumer
 //! of its own log.
 
+use super::giving::JOINING_TIMES;
 use super::participant::Participant;
 use crate::failure::{NodeError, NodeResult};
 use crate::replica::Replica;
@@ -39,8 +40,6 @@ const RENEWED: Duration = Duration::from_secs(10);
 
 /// The name under which entries are kept for nodes that take rows in.
 const JOINING: &str = "joining";
-/// How many times what is kept for others anyhow may be kept for those.
-pub(super) const JOINING_TIMES: u64 = 4;
 
 /// Has entries kept for other nodes, from the oldest on that is there, or from where that stood
 /// before a restart.

@@ -142,9 +142,9 @@ impl Fleet {
         let mut config = draw_config(&mut self.random, self.orders.setting, self.orders.bug);
         // Little is kept for whoever was away, so that rows are needed; of those a few at a time.
         config.follower_log_bytes = [0, 4 << 10, 64 << 10, 1 << 20][self.random.index(4)];
-        config.rows_chunk_bytes = 1 << self.random.in_range(6..16);
+        config.rows.chunk_bytes = 1 << self.random.in_range(6..16);
         // So that all rows of a run take some seconds at most.
-        config.rows_bytes_per_second = config.rows_chunk_bytes.saturating_mul(1000);
+        config.rows.bytes_per_second = config.rows.chunk_bytes.saturating_mul(1000);
         config
     }
 
