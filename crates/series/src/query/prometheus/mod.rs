@@ -115,9 +115,8 @@ pub async fn prometheus(
             None => lists::answer(store, path, &parameters).await,
         },
     };
-    let told = reply.and_then(|reply| {
-        HeldText::count(store, reply.told()).map_err(|why| Failure::Execution(why.to_string()))
-    });
+    let told =
+        reply.and_then(|reply| HeldText::count(store, reply.told()).map_err(Failure::Source));
     match told {
         Ok(text) => (200, text),
         Err(failure) => {
