@@ -1,10 +1,10 @@
 //! `plinth check` and `plinth salvage`: what to do when a disk has not kept what it was given.
 //!
 //! Both print what they found to standard output, each damaged place on a line of its own, and end
-//! with exit code 3 if there was any.
+//! with exit code 3 if there was any. What `check` can't tell without a key is no success either.
 
 use crate::encryption;
-use crate::failure::{DAMAGED, Failure};
+use crate::failure::{DAMAGED, FAILED, Failure};
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use plinth::{CheckReport, Corruption, Keys};
@@ -41,11 +41,12 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
     if !report.locked.is_empty() {
         let keys = report.locked.join(", ");
         lines.push(format!(
-            "encrypted    with {keys}, not among the keys given: checksums were compared, and nothing else"
+            "encrypted    with {keys}, not among the keys given: checksums were compared, and nothing else; give the key with --encryption-key-file"
         ));
     }
     if report.problems.is_empty() && !report.locked.is_empty() {
-        lines.push(format!("{}: every checksum holds{but}", terminal.good("ok")));
+        let doubt = "without the key nobody can tell whether it opens with every row";
+        lines.push(format!("{}: every checksum holds{but}, but {doubt}", terminal.bad("unknown")));
     } else if report.problems.is_empty() {
         lines.push(format!(
             "{}: it opens with every row, and every checksum holds{but}",
@@ -64,7 +65,11 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
         lines.push(format!("{advice}: plinth salvage {dir} OUT"));
     }
     terminal::print(&(lines.join("\n") + "\n"))?;
-    Ok(if report.problems.is_empty() { 0 } else { DAMAGED })
+    Ok(match (report.problems.is_empty(), report.locked.is_empty()) {
+        (false, _) => DAMAGED,
+        (true, false) => FAILED,
+        (true, true) => 0,
+    })
 }
 
 /// `plinth salvage DIR OUT`.
