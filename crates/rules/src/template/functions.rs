@@ -1,8 +1,7 @@
 //! The functions of templates: Go's own, and those that Prometheus adds.
 //!
 //! Each says how many arguments it takes, which is looked at when a template is read; of what kind
-//! they are shows when it is carried out. Functions that give times and durations as objects, and
-//! those that call other templates, are not among them.
+//! they are shows when it is carried out. Methods of times that take arguments are not among them.
 
 use super::bounded::Bounded;
 use super::context::{Context, Stop};
@@ -13,6 +12,7 @@ use super::value::Value;
 use crate::digits::general;
 use std::cmp::Ordering;
 use std::fmt::Write;
+use std::sync::Arc;
 
 type Given<'a> = &'a [Value];
 type Result<T> = std::result::Result<T, Stop>;
@@ -32,6 +32,8 @@ impl std::fmt::Debug for Function {
 }
 
 const MANY: usize = usize::MAX;
+/// How deep what `args` makes may lie in each other.
+const MAX_ARGUMENTS: usize = 8;
 
 const fn function(
     name: &'static str,
@@ -41,7 +43,7 @@ const fn function(
     Function { name, least, most, run }
 }
 
-static FUNCTIONS: [Function; 42] = [
+static FUNCTIONS: [Function; 45] = [
     function("and", (1, MANY), |_, given| Ok(chosen(given, |value| !value.is_true()))),
     function("or", (1, MANY), |_, given| Ok(chosen(given, Value::is_true))),
     function("not", (1, 1), |_, given| Ok(Value::Bool(!given[0].is_true()))),
@@ -121,6 +123,21 @@ static FUNCTIONS: [Function; 42] = [
             .map(Value::Float)
             .ok_or_else(|| Stop::Wrong(format!("not a valid duration string: {duration:?}")))
     }),
+    function("toTime", (1, 1), |_, given| {
+        let time = finite(number(given)?)?;
+        human::milliseconds(time).map(Value::Time).map_err(Stop::Wrong)
+    }),
+    function("toDuration", (1, 1), |_, given| Ok(Value::Duration((number(given)? * 1e9) as i64))),
+    function("args", (0, MANY), |run, given| {
+        run.visit(given.len())?;
+        let depth = |value: &Value| if let Value::Arguments(_, depth) = value { *depth } else { 0 };
+        let depth = given.iter().map(depth).max().unwrap_or(0) + 1;
+        if depth > MAX_ARGUMENTS {
+            return wrong(format!("args of args, more than {MAX_ARGUMENTS} levels deep"));
+        }
+        let named = given.iter().enumerate().map(|(at, value)| (format!("arg{at}"), value.clone()));
+        Ok(Value::Arguments(Arc::new(named.collect()), depth))
+    }),
     function("now", (0, 0), |run, _| Ok(Value::Float(run.seconds()))),
     function("graphLink", (1, 1), |_, given| Ok(Value::text(human::link(&text(&given[0])?, 0)))),
     function("tableLink", (1, 1), |_, given| Ok(Value::text(human::link(&text(&given[0])?, 1)))),
@@ -194,6 +211,10 @@ fn number(given: Given<'_>) -> Result<f64> {
     given[0].number().map_err(Stop::Wrong)
 }
 
+fn finite(number: f64) -> Result<f64> {
+    if number.is_finite() { Ok(number) } else { wrong("value is NaN or Inf") }
+}
+
 fn sample(value: &Value) -> Result<&super::value::Sample> {
     match value {
         Value::Sample(sample) => Ok(sample),
@@ -219,6 +240,7 @@ fn length(_: &mut Context<'_>, given: Given<'_>) -> Result<Value> {
         Value::Text(text) => text.len(),
         Value::Map(map) => map.len(),
         Value::List(list) => list.len(),
+        Value::Arguments(values, _) => values.len(),
         other => return wrong(format!("len of type {}", other.kind())),
     };
     Ok(Value::Int(length as i64))
@@ -230,6 +252,9 @@ fn index(_: &mut Context<'_>, given: Given<'_>) -> Result<Value> {
         value = match (&value, place) {
             (Value::Map(map), Value::Text(name)) => {
                 Value::text(map.get(&**name).cloned().unwrap_or_default())
+            }
+            (Value::Arguments(values, _), Value::Text(name)) => {
+                values.get(&**name).cloned().unwrap_or(Value::Nil)
             }
             (Value::List(list), Value::Int(place)) => {
                 match usize::try_from(*place).ok().and_then(|place| list.get(place)) {

@@ -77,6 +77,11 @@ pub(super) fn timestamp(seconds: f64) -> Result<String, String> {
     if !seconds.is_finite() {
         return Ok(general(seconds, 4));
     }
+    milliseconds(seconds).map(moment)
+}
+
+/// Milliseconds since 1970 of seconds since then, which are a number.
+pub(super) fn milliseconds(seconds: f64) -> Result<i64, String> {
     let nanoseconds = seconds * 1e9;
     if nanoseconds.abs() >= i64::MAX as f64 {
         let why = format!(
@@ -84,13 +89,46 @@ pub(super) fn timestamp(seconds: f64) -> Result<String, String> {
         );
         return Err(why);
     }
-    let nanoseconds = nanoseconds as i64;
-    let shown = date_and_time(nanoseconds.div_euclid(SECOND)).replace('T', " ");
-    let fraction = match nanoseconds.rem_euclid(SECOND) / 1_000_000 {
+    Ok((nanoseconds as i64).div_euclid(SECOND / 1000))
+}
+
+/// A time in milliseconds since 1970 as Go prints it.
+pub(super) fn moment(milliseconds: i64) -> String {
+    let shown = date_and_time(milliseconds.div_euclid(1000)).replace('T', " ");
+    let fraction = match milliseconds.rem_euclid(1000) {
         0 => String::new(),
         millis => format!(".{millis:03}").trim_end_matches('0').to_string(),
     };
-    Ok(format!("{shown}{fraction} +0000 UTC"))
+    format!("{shown}{fraction} +0000 UTC")
+}
+
+/// Nanoseconds as Go prints a duration: `1h0m1.5s`, `1.5ms`.
+pub(super) fn go_duration(nanoseconds: i64) -> String {
+    let (sign, whole) = (if nanoseconds < 0 { "-" } else { "" }, nanoseconds.unsigned_abs());
+    let fraction = |number: u64, of: u64| {
+        let digits = of.ilog10() as usize;
+        let rest = format!("{:0digits$}", number % of);
+        match rest.trim_end_matches('0') {
+            "" => format!("{}", number / of),
+            rest => format!("{}.{rest}", number / of),
+        }
+    };
+    let second = SECOND as u64;
+    if whole < second {
+        return match whole {
+            0 => "0s".to_string(),
+            1..1000 => format!("{sign}{whole}ns"),
+            1000..1_000_000 => format!("{sign}{}\u{b5}s", fraction(whole, 1000)),
+            _ => format!("{sign}{}ms", fraction(whole, 1_000_000)),
+        };
+    }
+    let (hours, minutes) = (whole / (3600 * second), whole / (60 * second) % 60);
+    let seconds = fraction(whole % (60 * second), second);
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, _) => format!("{sign}{minutes}m{seconds}s"),
+        _ => format!("{sign}{hours}h{minutes}m{seconds}s"),
+    }
 }
 
 /// The first letter of each word as a capital. A dot, a colon or an apostrophe between two letters

@@ -4,7 +4,8 @@
 //!   text --lexer--> pieces: text, or tokens between braces --parse--> nodes --run over labels and a value--> text
 //! ```
 //! A template is read once, when its file is, and refused there if it asks for what isn't known: a
-//! function, a variable, a keyword, a wrong number of arguments. It is carried out for each alert.
+//! function, a variable, another template, a wrong number of arguments. It is carried out for each
+//! alert.
 //! What it may write, how many steps it may take and how deep it is nested are bounded, and a run
 //! never waits: who carries it out answers its queries (`run.rs`).
 
@@ -33,7 +34,7 @@ use value::Map;
 #[derive(Clone)]
 pub struct Template {
     text: Arc<str>,
-    nodes: Arc<[parse::Node]>,
+    tree: Arc<parse::Tree>,
 }
 
 impl fmt::Debug for Template {
@@ -106,18 +107,19 @@ pub(crate) enum Expanded {
 impl Template {
     /// Reads a template. The error says at which line and character, and what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let nodes = parse::parse(text).map_err(|(at, why)| {
+        let tree = parse::parse(text).map_err(|(at, why)| {
             let before = text.get(..at).unwrap_or(text);
             let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
             let line = before.matches('\n').count() + 1;
             format!("template:{line}:{}: {why}", before[begin..].chars().count() + 1)
         })?;
-        Ok(Self { text: text.into(), nodes: nodes.into() })
+        Ok(Self { text: text.into(), tree: Arc::new(tree) })
     }
 
     /// A text that stays what it is.
     pub(crate) fn plain(text: &str) -> Self {
-        Self { text: text.into(), nodes: Arc::new([parse::Node::Text(text.to_string())]) }
+        let nodes = vec![parse::Node::Text(text.to_string())];
+        Self { text: text.into(), tree: Arc::new(parse::Tree { nodes, defined: BTreeMap::new() }) }
     }
 
     /// As it was written.
@@ -127,7 +129,7 @@ impl Template {
 
     /// Carries it out.
     pub(crate) fn expand(&self, data: &Data, outside: &Outside, answers: &Answers) -> Expanded {
-        match run::run(&self.nodes, data, outside, answers) {
+        match run::run(&self.tree, data, outside, answers) {
             Ok(text) => Expanded::Text(text),
             Err(Stop::Query(query)) => Expanded::Asks(query),
             Err(Stop::Wrong(why)) => Expanded::Failed(why),

@@ -6,6 +6,7 @@
 
 use super::functions::{self, Function};
 use super::lexer::{self, Piece, Placed, Token, Wrong};
+use std::collections::BTreeMap;
 
 /// How deep blocks and parentheses may be nested.
 const MAX_DEPTH: usize = 32;
@@ -23,6 +24,15 @@ pub(super) enum Node {
     Range(Pipeline, Vec<Node>, Vec<Node>),
     Break,
     Continue,
+    /// Another template, which is there, and what its dot is; nil if nothing is said.
+    Template(String, Option<Pipeline>),
+}
+
+/// A template with those that it defines.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) nodes: Vec<Node>,
+    pub(super) defined: BTreeMap<String, Vec<Node>>,
 }
 
 /// Commands of which each takes what the one before came to.
@@ -58,7 +68,7 @@ pub(super) enum Operand {
 }
 
 /// The tree of a template.
-pub(super) fn parse(text: &str) -> Result<Vec<Node>, Wrong> {
+pub(super) fn parse(text: &str) -> Result<Tree, Wrong> {
     if text.len() > MAX_BYTES {
         return Err((0, format!("the template is longer than {MAX_BYTES} bytes")));
     }
@@ -70,10 +80,19 @@ pub(super) fn parse(text: &str) -> Result<Vec<Node>, Wrong> {
             .to_vec(),
         depth: 0,
         loops: 0,
+        defined: BTreeMap::new(),
+        called: Vec::new(),
     };
-    match parser.list()? {
-        (nodes, None) => Ok(nodes),
-        (_, Some(End { at, word, .. })) => Err((at, format!("unexpected {{{{{word}}}}}"))),
+    let nodes = match parser.list()? {
+        (nodes, None) => nodes,
+        (_, Some(End { at, word, .. })) => {
+            return Err((at, format!("unexpected {{{{{word}}}}}")));
+        }
+    };
+    let Parser { defined, called, .. } = parser;
+    match called.into_iter().find(|(_, name)| !defined.contains_key(name)) {
+        Some((at, name)) => Err((at, format!("template {name:?} not defined"))),
+        None => Ok(Tree { nodes, defined }),
     }
 }
 
@@ -90,6 +109,9 @@ struct Parser {
     variables: Vec<String>,
     depth: usize,
     loops: usize,
+    /// Templates that were defined, and those that were asked for, wherever they are defined.
+    defined: BTreeMap<String, Vec<Node>>,
+    called: Vec<(usize, String)>,
 }
 
 impl Parser {
@@ -128,8 +150,30 @@ impl Parser {
                     }
                     nodes.push(if word == "break" { Node::Break } else { Node::Continue });
                 }
-                "define" | "template" | "block" => {
-                    return Err((at, format!("{{{{{word}}}}} is not known here")));
+                "define" => {
+                    if self.depth > 0 {
+                        return Err((at, "unexpected {{define}}: it stands within nothing".into()));
+                    }
+                    let name = tokens.name(&word)?;
+                    tokens.finish()?;
+                    self.define(&word, at, name)?;
+                }
+                "template" => {
+                    let name = tokens.name(&word)?;
+                    let dot = match tokens.peek() {
+                        Some(_) => Some(self.pipeline(&mut tokens, false)?),
+                        None => None,
+                    };
+                    tokens.finish()?;
+                    self.called.push((at, name.clone()));
+                    nodes.push(Node::Template(name, dot));
+                }
+                "block" => {
+                    let name = tokens.name(&word)?;
+                    let dot = self.pipeline(&mut tokens, false)?;
+                    tokens.finish()?;
+                    self.define(&word, at, name.clone())?;
+                    nodes.push(Node::Template(name, Some(dot)));
                 }
                 _ => {
                     let pipeline = self.pipeline(&mut tokens, false)?;
@@ -146,6 +190,38 @@ impl Parser {
         match self.depth > MAX_DEPTH {
             true => Err((at, format!("nested more than {MAX_DEPTH} levels deep"))),
             false => Ok(()),
+        }
+    }
+
+    /// A template of this name, up to its end. It knows no variables but its own dot.
+    fn define(&mut self, word: &str, at: usize, name: String) -> Result<(), Wrong> {
+        self.deeper(at)?;
+        let variables = std::mem::replace(&mut self.variables, vec![String::new()]);
+        let loops = std::mem::take(&mut self.loops);
+        let nodes = match self.list()? {
+            (nodes, Some(End { word: "end", rest, .. })) => {
+                rest.finish()?;
+                nodes
+            }
+            (_, Some(End { at, word, .. })) => {
+                return Err((at, format!("unexpected {{{{{word}}}}}")));
+            }
+            (_, None) => return Err((at, format!("unclosed {{{{{word}}}}}"))),
+        };
+        (self.variables, self.loops) = (variables, loops);
+        self.depth -= 1;
+        let is_empty = |nodes: &[Node]| {
+            nodes.iter().all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
+        };
+        match self.defined.get(&name) {
+            Some(known) if !is_empty(known) && !is_empty(&nodes) => {
+                Err((at, format!("multiple definition of template {name:?}")))
+            }
+            Some(known) if !is_empty(known) => Ok(()),
+            _ => {
+                self.defined.insert(name, nodes);
+                Ok(())
+            }
         }
     }
 
@@ -354,6 +430,16 @@ impl Tokens {
         let token = self.peek().cloned();
         self.next += 1;
         token
+    }
+
+    /// The name of a template, behind this word, which is next.
+    fn name(&mut self, word: &str) -> Result<String, Wrong> {
+        self.next += 1;
+        let at = self.at();
+        match self.take() {
+            Some(Token::Text(name)) => Ok(name),
+            _ => Err((at, format!("{{{{{word}}}}} wants the name of a template, in quotes"))),
+        }
     }
 
     /// The tokens that come, four of them at most.

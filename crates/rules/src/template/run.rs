@@ -7,7 +7,7 @@
 use super::bounded::{self, Bounded};
 use super::context::{Context, Stop};
 use super::functions::Function;
-use super::parse::{Command, Node, Operand, Pipeline};
+use super::parse::{Command, Node, Operand, Pipeline, Tree};
 use super::value::{Sample, Value};
 use super::{Answers, Data, Outside};
 use std::fmt::Write;
@@ -21,8 +21,13 @@ enum Flow {
     Continue,
 }
 
+/// How deep blocks and templates may lie in each other.
+const MAX_DEPTH: usize = 100;
+
 /// A template being carried out.
 struct Run<'a> {
+    tree: &'a Tree,
+    depth: usize,
     context: Context<'a>,
     variables: Vec<(String, Value)>,
     out: Bounded,
@@ -30,7 +35,7 @@ struct Run<'a> {
 
 /// The text of a template.
 pub(super) fn run(
-    nodes: &[Node],
+    tree: &Tree,
     data: &Data,
     outside: &Outside,
     answers: &Answers,
@@ -44,13 +49,23 @@ pub(super) fn run(
     ];
     let variables = known.map(|(name, value)| (name.to_string(), value)).to_vec();
     let context = Context { data, outside, answers, visits: 0 };
-    let mut run = Run { context, variables, out: Bounded::default() };
-    run.list(nodes, &Value::Data)?;
+    let mut run = Run { tree, depth: 0, context, variables, out: Bounded::default() };
+    run.list(&tree.nodes, &Value::Data)?;
     Ok(run.out.into_text())
 }
 
 impl Run<'_> {
     fn list(&mut self, nodes: &[Node], dot: &Value) -> Result<Flow, Stop> {
+        if self.depth >= MAX_DEPTH {
+            return Err(Stop::Wrong(format!("exceeded maximum template depth ({MAX_DEPTH})")));
+        }
+        self.depth += 1;
+        let flow = self.nodes(nodes, dot);
+        self.depth -= 1;
+        flow
+    }
+
+    fn nodes(&mut self, nodes: &[Node], dot: &Value) -> Result<Flow, Stop> {
         for node in nodes {
             self.context.visit(1)?;
             let flow = match node {
@@ -76,12 +91,27 @@ impl Run<'_> {
                 Node::Range(pipeline, each, otherwise) => {
                     self.range(pipeline, (each, otherwise), dot)?
                 }
+                Node::Template(name, data) => self.template(name, data.as_ref(), dot)?,
             };
             if flow != Flow::On {
                 return Ok(flow);
             }
         }
         Ok(Flow::On)
+    }
+
+    /// Another template, over what it is given.
+    fn template(&mut self, name: &str, data: Option<&Pipeline>, dot: &Value) -> Result<Flow, Stop> {
+        let data = data.map_or(Ok(Value::Nil), |data| self.pipeline(data, dot))?;
+        let tree = self.tree;
+        let Some(nodes) = tree.defined.get(name) else {
+            return Err(Stop::Wrong(format!("template {name:?} not defined")));
+        };
+        let own = vec![(String::new(), data.clone())];
+        let variables = std::mem::replace(&mut self.variables, own);
+        let flow = self.list(nodes, &data);
+        self.variables = variables;
+        flow
     }
 
     /// `if`, or `with`, whose value becomes the dot.
@@ -125,6 +155,10 @@ impl Run<'_> {
                     (Value::text(name.as_str()), Value::text(value.as_str()))
                 };
                 map.iter().map(item).collect()
+            }
+            Value::Arguments(values, _) => {
+                self.context.visit(values.len())?;
+                values.iter().map(|(name, value)| (Value::text(&**name), value.clone())).collect()
             }
             other => return Err(Stop::Wrong(format!("range can't iterate over {}", other.kind()))),
         };
@@ -257,9 +291,15 @@ impl Run<'_> {
             (Value::Map(map), name) => Ok(Value::text(map.get(name).cloned().unwrap_or_default())),
             (Value::Sample(sample), "Labels") => Ok(Value::Map(sample.labels.clone())),
             (Value::Sample(sample), "Value") => Ok(Value::Float(sample.value)),
-            (of, name) => {
-                Err(Stop::Wrong(format!("can't evaluate field {name} in type {}", of.kind())))
+            (Value::Arguments(values, _), name) => {
+                Ok(values.get(name).cloned().unwrap_or(Value::Nil))
             }
+            (of, name) => match of.method(name) {
+                Some(value) => Ok(value),
+                None => {
+                    Err(Stop::Wrong(format!("can't evaluate field {name} in type {}", of.kind())))
+                }
+            },
         }
     }
 }

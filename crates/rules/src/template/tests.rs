@@ -170,7 +170,18 @@ fn what_is_not_known_is_refused_when_it_is_read() {
         ("{{ if 1 }}{{ $x := 1 }}{{ else }}{{ $x }}{{ end }}", "undefined variable \"$x\""),
         ("{{ with $x := 1 }}{{ else }}{{ end }}{{ $x }}", "undefined variable \"$x\""),
         ("{{ $x = 1 }}", "undefined variable \"$x\""),
-        ("{{ template \"x\" }}", "{{template}} is not known here"),
+        ("{{ template \"x\" }}", "template \"x\" not defined"),
+        ("{{ template x }}", "{{template}} wants the name of a template"),
+        ("{{ define \"x\" }}{{ $value }}{{ end }}", "undefined variable \"$value\""),
+        ("{{ define \"x\" }}", "unclosed {{define}}"),
+        ("{{ define \"x\" }}{{ else }}{{ end }}", "unexpected {{else}}"),
+        ("{{ if 1 }}{{ define \"x\" }}{{ end }}{{ end }}", "unexpected {{define}}"),
+        ("{{ define \"x\" }}a{{ end }}{{ define \"x\" }}b{{ end }}", "multiple definition"),
+        (
+            "{{ range query \"m\" }}{{ block \"x\" . }}{{ break }}{{ end }}{{ end }}",
+            "outside {{range}}",
+        ),
+        ("{{ block \"x\" }}{{ end }}", "missing value for command"),
         ("{{ if true }}", "unclosed {{if}}"),
         ("{{ end }}", "unexpected {{end}}"),
         ("{{ else }}", "unexpected {{else}}"),
@@ -182,7 +193,8 @@ fn what_is_not_known_is_refused_when_it_is_read() {
         ("{{ first.Value }}", "wrong number of args for first: want 1 got 0"),
         ("{{ print 1 len.x }}", "wrong number of args for len: want 1 got 0"),
         ("{{ (eq.a.b) }}", "wrong number of args for eq: want at least 2 got 0"),
-        ("{{ toTime 1 }}", "function \"toTime\" not defined"),
+        ("{{ (toTime 1).Format \"15:04\" }}", "can't give an argument"),
+        ("{{ tmpl \"x\" 1 }}", "function \"tmpl\" not defined"),
         ("{{ 1 2 }}", "can't give an argument"),
         ("{{ nil }}", "nil is not a command"),
         ("{{ }}", "missing value for command"),
@@ -200,6 +212,52 @@ fn what_is_not_known_is_refused_when_it_is_read() {
     ] {
         let found = Template::parse(text).expect_err(text);
         assert!(found.contains(why), "{text}: {found}");
+    }
+}
+
+/// As Go's documentation of text/template and of time has them.
+#[test]
+fn templates_call_each_other() {
+    for (text, wanted) in [
+        (
+            r#"{{ template "host" .Labels.a }}!{{ define "host" }}[{{ . }}{{ $ }}]{{ end }}"#,
+            "[11]!",
+        ),
+        (
+            r#"{{ define "x" }}{{ .arg0 }}-{{ .arg1 }}-{{ .arg2 }}{{ end }}{{ template "x" (args 1 "b") }}"#,
+            "1-b-<no value>",
+        ),
+        (r#"{{ define "x" }}{{ . }}{{ end }}{{ template "x" }}"#, "<no value>"),
+        (r#"{{ block "x" $value }}<{{ . }}>{{ end }}{{ template "x" 1 }}"#, "<2><1>"),
+        (
+            r#"{{ define "x" }} {{ end }}{{ define "x" }}b{{ end }}{{ define "x" }}{{ end }}{{ template "x" }}"#,
+            "b",
+        ),
+        (
+            r#"{{ define "a" }}a{{ template "b" . }}{{ end }}{{ define "b" }}{{ range query "m" }}{{ .Value }}{{ end }}{{ end }}{{ $x := 7 }}{{ template "a" }}{{ $x }}"#,
+            "a217",
+        ),
+        (
+            r#"{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}"#,
+            "!exceeded maximum template depth (100)",
+        ),
+        (
+            r#"{{ args 1 "b" }} {{ len (args 1 2) }} {{ index (args 5) "arg0" }} {{ range $n, $v := args "x" }}{{ $n }}={{ $v }}{{ end }}"#,
+            "map[arg0:1 arg1:b] 2 5 arg0=x",
+        ),
+        ("{{ toTime 1.5 }} {{ (toTime $value).Unix }}", "1970-01-01 00:00:01.5 +0000 UTC 2"),
+        (
+            "{{ toDuration 90.5 }} {{ (toDuration 5400).Hours }} {{ (toDuration $value).Milliseconds }}",
+            "1m30.5s 1.5 2000",
+        ),
+        (
+            r#"{{ toDuration 3600 }} {{ toDuration 0.0015 }} {{ toDuration 0 }} {{ toDuration -1e-7 }} {{ toDuration "1e-6" }}"#,
+            "1h0m0s 1.5ms 0s -100ns 1\u{b5}s",
+        ),
+        (r#"{{ toTime "NaN" }}"#, "!error calling toTime: value is NaN or Inf"),
+        ("{{ (toTime 1).Nope }}", "!can't evaluate field Nope in type *time.Time"),
+    ] {
+        assert_eq!(expanded(text, 2.0), wanted, "{text}");
     }
 }
 
@@ -278,6 +336,14 @@ fn hostile_templates_end() {
     assert!(expanded(&doubling, 1.0).contains("more than"));
     let replaced = r#"{{ $x := "aaaaaaaaaaaaaaaa" }}{{ range query "m" }}{{ $x = reReplaceAll "a" (print $x $x $x $x $x $x) $x }}{{ end }}{{ $x | len }}"#;
     let _ = expanded(replaced, 1.0);
+    let args = r#"{{ $x := 1 }}{{ range query "m" }}{{ range query "m" }}{{ range query "m" }}{{ range query "m" }}{{ $x = args $x }}{{ end }}{{ end }}{{ end }}{{ end }}"#;
+    assert!(expanded(args, 1.0).contains("more than 8 levels deep"));
+    let wide = format!(
+        "{{{{ $x := args{} }}}}{}{{{{ $x }}}}",
+        " 1".repeat(100),
+        "{{ $x = args $x $x $x $x }}".repeat(7)
+    );
+    assert!(expanded(&wide, 1.0).contains("more than 65536 bytes"));
     let queries: String = (0..100).map(|n| format!("{{{{ query \"x{n}\" }}}}")).collect();
     assert!(expanded(&queries, 1.0).contains("different queries"));
 }

@@ -1,5 +1,10 @@
 //! What a template works with, as Go has it: what is true, and how a value is printed.
+//!
+//! Values are texts, numbers, series with their labels, and what functions make of those. Clones
+//! share what is large. What `args` makes lies in itself a few levels deep at most, so that to print
+//! it, or to let go of it, takes no more of the stack than that.
 
+use super::human;
 use crate::digits;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -27,6 +32,12 @@ pub(super) enum Value {
     Map(Map),
     Sample(Arc<Sample>),
     List(Arc<[Arc<Sample>]>),
+    /// What `args` makes of values: `arg0`, `arg1`, ...; and how deep such lie in each other.
+    Arguments(Arc<BTreeMap<String, Value>>, usize),
+    /// Milliseconds since 1970.
+    Time(i64),
+    /// Nanoseconds.
+    Duration(i64),
     /// What the dot is at the beginning: labels, value and what is outside.
     Data,
 }
@@ -52,6 +63,9 @@ impl Value {
             Self::Map(_) => "map[string]string",
             Self::Sample(_) => "sample",
             Self::List(_) => "queryResult",
+            Self::Arguments(..) => "map[string]interface {}",
+            Self::Time(_) => "*time.Time",
+            Self::Duration(_) => "*time.Duration",
             Self::Data => "data",
         }
     }
@@ -66,8 +80,26 @@ impl Value {
             Self::Text(text) => !text.is_empty(),
             Self::Map(map) => !map.is_empty(),
             Self::List(list) => !list.is_empty(),
-            Self::Sample(_) | Self::Data => true,
+            Self::Arguments(values, _) => !values.is_empty(),
+            Self::Sample(_) | Self::Time(_) | Self::Duration(_) | Self::Data => true,
         }
+    }
+
+    /// What a method of Go's types of times says that takes no arguments.
+    pub(super) fn method(&self, name: &str) -> Option<Self> {
+        let value = match (self, name) {
+            (Self::Time(_) | Self::Duration(_), "String") => Self::text(self.to_string()),
+            (Self::Time(time), "Unix") => Self::Int(time.div_euclid(1000)),
+            (Self::Time(time), "UnixMilli") => Self::Int(*time),
+            (Self::Duration(time), "Hours") => Self::Float(*time as f64 / 3.6e12),
+            (Self::Duration(time), "Minutes") => Self::Float(*time as f64 / 6e10),
+            (Self::Duration(time), "Seconds") => Self::Float(*time as f64 / 1e9),
+            (Self::Duration(time), "Milliseconds") => Self::Int(time / 1_000_000),
+            (Self::Duration(time), "Microseconds") => Self::Int(time / 1000),
+            (Self::Duration(time), "Nanoseconds") => Self::Int(*time),
+            _ => return None,
+        };
+        Some(value)
     }
 
     /// How it stands to another value of the same kind.
@@ -122,6 +154,15 @@ impl fmt::Display for Value {
                 }
                 out.write_str("]")
             }
+            Self::Arguments(values, _) => {
+                out.write_str("map[")?;
+                for (place, (name, value)) in values.iter().enumerate() {
+                    write!(out, "{}{name}:{value}", if place > 0 { " " } else { "" })?;
+                }
+                out.write_str("]")
+            }
+            Self::Time(time) => out.write_str(&human::moment(*time)),
+            Self::Duration(time) => out.write_str(&human::go_duration(*time)),
             Self::Data => out.write_str("data"),
         }
     }
