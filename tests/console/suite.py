@@ -24,11 +24,45 @@ PROGRAM, BROWSER = sys.argv[1:3]
 SHOTS = os.environ.get("PLINTH_SHOTS")
 
 
+class Skipped(Exception):
+    """Why a test can't be run here."""
+
+
+class SmallDisk:
+    """A file system of its own, which can be filled."""
+
+    def __init__(self, size):
+        self._directory = tempfile.TemporaryDirectory(prefix="plinth-console-disk-")
+        self.path = self._directory.name
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", self.path]
+        if not hasattr(os, "geteuid") or os.geteuid() != 0 or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
+            raise Skipped("a file system of its own takes the right to mount")
+
+    def fill(self):
+        with open(os.path.join(self.path, "others"), "wb") as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+                    file.flush()
+            except OSError:
+                pass
+
+    def make_room(self):
+        os.remove(os.path.join(self.path, "others"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", "-l", self.path])
+        self._directory.cleanup()
+
+
 class Server:
     """A server of a new database, with the console."""
 
-    def __init__(self, *options):
-        self._directory = tempfile.TemporaryDirectory(prefix="plinth-console-data-")
+    def __init__(self, *options, disk=None):
+        self._directory = tempfile.TemporaryDirectory(prefix="plinth-console-data-", dir=disk and disk.path)
         data = os.path.join(self._directory.name, "data")
         self._cluster_file = os.path.join(data, "fdb.cluster")
         self.token_file = os.path.join(self._directory.name, "token")
@@ -576,6 +610,40 @@ def a_server_that_is_gone_is_said_to_be(browser):
         browser.complaints = [said for said in browser.complaints if "ERR_" not in said]
 
 
+def a_full_disk_is_told_until_there_is_room(browser):
+    with SmallDisk("96m") as disk, Server("--console-write", disk=disk) as server:
+        server.set("k", "v")
+        browser.open(server.address)
+        serving(browser)
+        disk.fill()
+        # What room is kept for itself is gone when enough was refused, or known at once by whoever looks at the disk.
+        ended = threading.Event()
+
+        def write():
+            while not ended.is_set():
+                try:
+                    server.set("k", "x" * 5000)
+                except OSError:
+                    pass
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            browser.wait("document.getElementById('health').dataset.state === 'refusing'", "it is told that commits are refused")
+            words = browser.run("document.getElementById('health').textContent")
+            if "disk" not in words:
+                raise Failed(f"the page says {words!r}")
+            equal(browser.run("document.title"), "! Plinth")
+            picture(browser, "full-disk")
+            disk.make_room()
+            serving(browser)
+        finally:
+            ended.set()
+            writer.join()
+        browser.wait("document.title === 'Plinth'")
+        server.set("k", "again")
+
+
 # What the table of servers says: address, role, and entries behind.
 MEMBERS = """[...document.querySelectorAll('table')].filter((one) => one.tHead.textContent.includes('Entries behind'))
     .flatMap((one) => [...one.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent)))"""
@@ -629,6 +697,7 @@ TESTS = [
     a_phone_scrolls_in_one_direction,
     a_wrong_token_is_refused_and_the_right_one_opens,
     a_server_that_is_gone_is_said_to_be,
+    a_full_disk_is_told_until_there_is_room,
     a_cluster_shows_its_servers_and_which_of_them_is_gone,
 ]
 
@@ -636,7 +705,7 @@ TESTS = [
 def main():
     wanted = sys.argv[3:]
     chosen = [test for test in TESTS if not wanted or any(part in test.__name__ for part in wanted)]
-    failed = 0
+    failed = skipped = 0
     for test in chosen:
         browser = Browser(BROWSER)
         try:
@@ -645,14 +714,17 @@ def main():
             if browser.complaints:
                 raise Failed(f"the page complains: {browser.complaints}")
             print(f"test {test.__name__} ... ok", flush=True)
+        except Skipped as why:
+            skipped += 1
+            print(f"test {test.__name__} ... ignored, {why}", flush=True)
         except Exception as failure:
             failed += 1
             traceback.print_exc(file=sys.stdout)
             print(f"FAILED {test.__name__} - {' '.join(str(failure).split())[:300]}", flush=True)
         finally:
             browser.close()
-    passed = len(chosen) - failed
-    print(f"test result: {'FAILED' if failed else 'ok'}. {passed} passed; {failed} failed; 0 ignored")
+    passed = len(chosen) - failed - skipped
+    print(f"test result: {'FAILED' if failed else 'ok'}. {passed} passed; {failed} failed; {skipped} ignored")
     return 1 if failed else 0
 
 

@@ -141,6 +141,7 @@ fn events_are_told_as_the_setting_says() {
         "{opened}"
     );
     assert!(told[2]["addresses"].as_str().unwrap().starts_with("127.0.0.1:"), "{}", told[2]);
+    assert_eq!(told[3]["signal"], "SIGTERM", "{}", told[3]);
     assert_eq!(events(&["--log", "json,error"], |_| ()), Vec::<Value>::new());
 }
 

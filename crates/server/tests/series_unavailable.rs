@@ -84,7 +84,7 @@ fn a_locked_database_is_told_to_senders_and_to_those_who_ask() {
         );
         let (status, told) = posted(server, "/write", "a,b=c v=1 3");
         assert!(status == 503 && told.contains("database_locked (1038)"), "{status} {told}");
-        assert!(told.contains("\"code\":\"unavailable\""), "{told}");
+        assert!(told.contains("\"code\":\"unavailable\"") && told.contains("unlock UID"), "{told}");
         for probe in ["/health", "/ready", "/-/ready"] {
             let (status, told) = got(server, probe);
             assert!(status == 503 && told.contains("1038"), "{probe}: {status} {told}");

@@ -26,6 +26,20 @@ exports.a_transaction_sees_its_writes_and_others_after_commit = async (db) => {
   assert.strictEqual(await one.exists('k'), false)
 }
 
+/** No name for the option, which is Plinth's own; so it is set by its code. */
+exports.a_pinned_snapshot_reads_what_was_and_takes_no_writes = async (db) => {
+  await db.set('k', 'v')
+  const tn = db.rawCreateTransaction()
+  tn.setOption(3000)
+  assert.strictEqual((await tn.get('k')).toString(), 'v')
+  await db.set('k', 'w')
+  assert.strictEqual((await tn.get('k')).toString(), 'v')
+  tn.set('k', 'x')
+  await fails(2023, () => tn.rawCommit())
+  tn.rawReset()
+  assert.strictEqual((await tn.get('k')).toString(), 'w')
+}
+
 exports.a_name_says_how_a_directory_is_opened = async () => {
   const around = fs.mkdtempSync(path.join(os.tmpdir(), 'plinth-places-'))
   try {

@@ -1,15 +1,16 @@
 /* A library with the interface of libfdb_c that ends as FoundationDB's does: what belongs to its network thread is torn down
    when that thread ends, later than fdb_run_network has returned, and needs what the library itself tears down when the
-   process ends. A process that does not join the thread in between ends with a segmentation fault. */
+   process ends. A process that does not join the thread in between ends with a segmentation fault.
 
+   With WRAPPED it is linked with a library that works, does all of its work by that, and ends in the same way. */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int stopped;
 static pthread_key_t of_thread;
 static volatile char *shared;
 
@@ -30,6 +31,20 @@ __attribute__((constructor)) static void load(void) {
     pthread_key_create(&of_thread, end_of_thread);
     atexit(end_of_library);
 }
+
+#ifdef WRAPPED
+
+int fdb_run_network(void) {
+    int (*run)(void) = (int (*)(void))dlsym(RTLD_NEXT, "fdb_run_network");
+    pthread_setspecific(of_thread, (void *)1);
+    return run();
+}
+
+#else
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int stopped;
 
 int fdb_get_max_api_version(void) { return 730; }
 int fdb_select_api_version_impl(int runtime, int header) { (void)runtime; (void)header; return 0; }
@@ -104,3 +119,5 @@ FUTURE(fdb_transaction_watch)
 FUTURE(fdb_transaction_get_versionstamp)
 FUTURE(fdb_transaction_commit)
 NOTHING(fdb_transaction_get_committed_version)
+
+#endif
