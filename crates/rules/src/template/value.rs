@@ -1,8 +1,8 @@
 //! What a template works with, as Go has it: what is true, and how a value is printed.
 //!
 //! Values are texts, numbers, series with their labels, and what functions make of those. Clones
-//! share what is large. What `args` makes lies in itself a few levels deep at most, so that to print
-//! it, or to let go of it, takes no more of the stack than that.
+//! share what is large. What `args` makes lies in itself a few levels deep at most, so that to
+//! print it, or to let go of it, takes no more of the stack than that.
 
 use super::human;
 use crate::digits;

@@ -290,12 +290,13 @@ impl Keys {
         }
     }
 
-    pub(crate) fn address_of_twig(&self, key: &[u8]) -> Result<Address> {
+    /// Whose a twig is, and of which node.
+    pub(crate) fn of_twig(&self, key: &[u8]) -> Result<(Id, Address)> {
         let unpacked = self.under.unpack::<(i64, Id, u32, u64)>(key);
-        let address = unpacked.ok().and_then(|(_, _, level, index)| {
-            Some(Address { level: u8::try_from(level).ok()?, index })
+        let of = unpacked.ok().and_then(|(_, id, level, index)| {
+            Some((id, Address { level: u8::try_from(level).ok()?, index }))
         });
-        address.ok_or_else(|| foreign(key))
+        of.ok_or_else(|| foreign(key))
     }
 
     pub(crate) fn side(&self, id: Id, first: i64) -> Vec<u8> {

@@ -49,6 +49,7 @@ mod mask;
 mod members;
 mod merged;
 mod names;
+mod neighbours;
 mod nodes;
 mod open;
 mod parts;

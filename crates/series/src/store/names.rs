@@ -7,15 +7,16 @@
 use super::damage::{Damage, Mark};
 use super::keys::{Id, Keys, Whose};
 use super::limits::{self, Admitted, Grant, SeriesLimits, Taken, Within};
-use super::nodes::{self, Through};
+use super::neighbours::{self, TREES_AT_ONCE};
+use super::nodes;
 use super::record_mail::Mailed;
 use super::{Cell, Part, Series, Shared, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
-use plinth_client::{RangeOptions, Transaction};
+use plinth_client::Transaction;
 use plinth_env::sync::all;
-use plinth_types::{Bytes, MutationType, strinc};
+use plinth_types::{Bytes, MutationType};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,9 +25,6 @@ use std::sync::{Arc, Mutex};
 /// Names in one transaction, at most; and bytes of what they write, about. A transaction counts
 /// keys several times, and has to stay below its limit.
 pub(super) const NAMES_AT_ONCE: usize = 500;
-/// Trees that are read beside each other: one after the other takes minutes for many series where
-/// the database is elsewhere.
-const TREES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// What a key has besides a name's parts, about.
@@ -298,57 +296,33 @@ async fn try_stored(
     ids: &[Id],
 ) -> Result<Vec<Stored<(Name, Trunk)>>> {
     let keys = &shared.keys;
-    let rows: Vec<_> = ids.iter().map(|id| tr.snapshot().get(keys.series(*id))).collect();
-    let mut names = Vec::with_capacity(ids.len());
-    for (id, row) in ids.iter().zip(rows) {
-        names.push((*id, row.await?.map(|row| name_in(*id, &row)).transpose()));
-    }
-    let have_twigs = ids.len() == 1 || has_any_twig(tr, keys, ids).await?;
-    let open = async |id: Id, name: Result<Option<Name>>| {
-        let name = match name {
-            Ok(Some(name)) => name,
-            Ok(None) => return Ok(Ok(None)),
-            Err(why) => return Ok(Err((Whose::Number(id), why))),
-        };
-        let named = tr.snapshot().get(keys.name(name.as_str()));
-        let trunk = match have_twigs {
-            true => Trunk::open(&Through { tr, keys, id }).await,
-            false => Trunk::of(&[]),
-        };
-        // One that can't be read is found by whoever looks the name up.
-        if let Ok(named) = number(named.await?)
-            && named != Some(id)
-        {
-            return Ok(Err((Whose::Number(id), has_other_name(id, &name, named))));
-        }
-        match trunk {
-            Ok(trunk) => Ok(Ok(Some((name, trunk)))),
-            Err(why @ Error::Damaged { .. }) => {
-                Ok(Err((shared.index.damage.holder(id, &name), why)))
-            }
-            Err(why) => Err(why),
-        }
-    };
+    let rows = neighbours::names(tr, keys, ids).await?;
+    let names = ids.iter().zip(rows).map(|(id, row)| row.map(|row| name_in(*id, &row)).transpose());
+    let names: Vec<Result<Option<Name>>> = names.collect();
+    let named = names.iter().map(|name| match name {
+        Ok(Some(name)) => Some(tr.snapshot().get(keys.name(name.as_str()))),
+        Ok(None) | Err(_) => None,
+    });
+    let named: Vec<_> = named.collect();
+    let trunks = neighbours::trunks(tr, keys, ids).await?;
     let mut found = Vec::with_capacity(ids.len());
-    let mut names = names.into_iter().peekable();
-    while names.peek().is_some() {
-        let some = names.by_ref().take(TREES_AT_ONCE).map(|(id, name)| open(id, name));
-        for one in all(some).await {
-            found.push(one?);
-        }
+    for (((id, name), named), trunk) in ids.iter().zip(names).zip(named).zip(trunks) {
+        let named = match named {
+            Some(row) => number(row.await?),
+            None => Ok(None),
+        };
+        found.push(match (name, named, trunk) {
+            (Err(why), ..) => Err((Whose::Number(*id), why)),
+            (Ok(None), ..) => Ok(None),
+            // One that can't be read is found by whoever looks the name up.
+            (Ok(Some(name)), Ok(named), _) if named != Some(*id) => {
+                Err((Whose::Number(*id), has_other_name(*id, &name, named)))
+            }
+            (Ok(Some(name)), _, Ok(trunk)) => Ok(Some((name, trunk))),
+            (Ok(Some(name)), _, Err(why)) => Err((shared.index.damage.holder(*id, &name), why)),
+        });
     }
     Ok(found)
-}
-
-/// Whether any series has a twig whose number is among these, or between two of them: where many
-/// are young none has, and nobody has to ask for those of each.
-async fn has_any_twig(tr: &Transaction, keys: &Keys, ids: &[Id]) -> plinth_types::Result<bool> {
-    let (Some(least), Some(greatest)) = (ids.iter().min(), ids.iter().max()) else {
-        return Ok(false);
-    };
-    let end = strinc(&keys.twigs(*greatest, None)).unwrap_or_else(|| Bytes::from_static(b"\xff"));
-    let range = RangeOptions::from(Bytes::from(keys.twigs(*least, None))..end).limit(1);
-    Ok(!tr.snapshot().get_range(range).await?.rows.is_empty())
 }
 
 /// That the row of a series has a name which is not its own: as whose its points would be known,

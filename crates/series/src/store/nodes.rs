@@ -81,7 +81,7 @@ impl Nodes for Through<'_> {
     async fn twigs(&self, level: Option<u8>) -> Result<Vec<Twig>> {
         let rows = rows(self.tr, &self.keys.twigs(self.id, level)).await?;
         let twig = |row: KeyValue| {
-            let address = self.keys.address_of_twig(&row.key)?;
+            let (_, address) = self.keys.of_twig(&row.key)?;
             Ok(Twig { address, summary: decode_summary(address.level, &row.value)? })
         };
         rows.into_iter().map(twig).collect()

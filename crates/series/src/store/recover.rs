@@ -8,9 +8,9 @@
 //!
 //! The tail may have tens of millions of points, and nobody is answered before they are back. Where
 //! many series take turns each of their leaves is far from the processor, and to come by it costs
-//! more than to put a point there: so it is done for many points at a time. Points of one series
-//! keep their order, in which the last one of a time counts. Those that a leaf has are told by
-//! their time, and left out.
+//! more than to put a point there: so it is done for many points at a time, and another task does
+//! so for half of the series. Points of one series keep their order, in which the last one of a
+//! time counts. Those that a leaf has are told by their time, and left out.
 
 use super::aside::Aside;
 use super::damage::Mark;
@@ -23,6 +23,7 @@ use plinth_env::prefetch;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Bytes, key_after, strinc};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -44,6 +45,9 @@ const PAGE: u64 = 256;
 /// The place of a series that was not found yet.
 const UNKNOWN: u32 = u32::MAX;
 
+/// Runs of a window that one task alone puts back.
+const FEW_RUNS: usize = 64;
+
 /// How many runs ahead the memory of the points of one is asked for.
 const PREFETCH_RUNS: usize = 16;
 
@@ -58,11 +62,12 @@ pub(super) async fn recover(shared: &Arc<Shared>) -> Result<()> {
     while let (reader, Some(mut window)) = ahead.await?? {
         ahead = read_ahead(reader, spare);
         series.append(&mut window.found);
-        let mut flusher = lock(&shared.flusher);
-        window.batches.iter().for_each(|batch| flusher.note_batch(batch.number, batch.bytes));
-        drop(flusher);
-        put_back(shared, &series, &window, &mut unreadable);
-        spare = window;
+        {
+            let mut flusher = lock(&shared.flusher);
+            window.batches.iter().for_each(|batch| flusher.note_batch(batch.number, batch.bytes));
+        }
+        let sorted = put_back(shared, Sorted::new(series, window), &mut unreadable).await?;
+        (series, spare) = (sorted.series, sorted.window);
     }
     set_aside(shared, unreadable);
     Ok(())
@@ -240,67 +245,126 @@ impl Places {
     }
 }
 
-/// The runs of a window in the order of series, of which there are so many, those of one as they
-/// were: where each begins and how many points it has; and how many runs lie before those of each
-/// series.
-fn by_series(window: &Window, series: usize) -> (Vec<(u32, u32)>, Vec<u32>) {
-    let mut before = vec![0_u32; series + 1];
-    for (of, _) in &window.runs {
-        before[*of as usize + 1] += 1;
-    }
-    for at in 0..series {
-        before[at + 1] += before[at];
-    }
-    let (mut sorted, mut next) = (vec![(0, 0); window.runs.len()], before.clone());
-    let mut at = 0;
-    for (of, length) in &window.runs {
-        let place = &mut next[*of as usize];
-        sorted[*place as usize] = (at, *length);
-        *place += 1;
-        at += length;
-    }
-    (sorted, before)
+/// A window in the order of series.
+struct Sorted {
+    /// All that were found so far.
+    series: Vec<(Id, Slot)>,
+    window: Window,
+    /// Where each run begins and how many points it has; those of one series as they were.
+    runs: Vec<(u32, u32)>,
+    /// How many runs lie before those of each series.
+    before: Vec<u32>,
+    /// The series that have any.
+    present: Vec<usize>,
 }
 
-/// Puts a window's points back; those of series that can't be read to such.
-fn put_back(shared: &Shared, series: &[(Id, Slot)], window: &Window, unreadable: &mut Unreadable) {
-    let (runs, before) = by_series(window, series.len());
-    let has_any = |at: &usize| before[*at] < before[*at + 1];
-    let present: Vec<usize> = (0..series.len()).filter(has_any).collect();
-    let cell = |place: usize| match series.get(*present.get(place)?) {
-        Some((_, Slot::There(cell))) => Some(&**cell),
-        _ => None,
-    };
-    let (mut points, mut grown) = (Vec::new(), 0);
-    for (place, of) in present.iter().enumerate() {
-        prefetch_cells(place, cell);
-        points.clear();
-        let of_one = before[*of] as usize..before[of + 1] as usize;
-        let number = window.batch_of(runs[of_one.start].0);
-        for at in of_one {
-            if let Some((ahead, _)) = runs.get(at + PREFETCH_RUNS) {
-                prefetch(window.points[*ahead as usize..].as_ptr().cast());
-            }
-            let (from, length) = runs[at];
-            points.extend_from_slice(&window.points[from as usize..][..length as usize]);
+impl Sorted {
+    fn new(series: Vec<(Id, Slot)>, window: Window) -> Self {
+        let mut before = vec![0_u32; series.len() + 1];
+        for (of, _) in &window.runs {
+            before[*of as usize + 1] += 1;
         }
-        match &series[*of] {
-            (_, Slot::There(cell)) => grown += put_back_one(shared, cell, number, &points),
-            // Those are aside already.
-            (_, Slot::Unreadable(whose, why))
-                if shared.index.damage.mark(whose).0 == Mark::Aside =>
-            {
-                shared.note_damage(whose, why, Mark::Aside);
-            }
-            (id, Slot::Unreadable(whose, why)) => {
-                let entry = unreadable.entry(whose.clone());
-                let (_, all) = entry.or_insert_with(|| (why.clone(), Vec::new()));
-                all.extend(points.iter().map(|point| (*id, *point)));
-            }
-            (_, Slot::Gone) => {}
+        for at in 0..series.len() {
+            before[at + 1] += before[at];
         }
+        let (mut runs, mut next) = (vec![(0, 0); window.runs.len()], before.clone());
+        let mut at = 0;
+        for (of, length) in &window.runs {
+            let place = &mut next[*of as usize];
+            runs[*place as usize] = (at, *length);
+            *place += 1;
+            at += length;
+        }
+        let has_any = |at: &usize| before[*at] < before[*at + 1];
+        let present = (0..series.len()).filter(has_any).collect();
+        Self { series, window, runs, before, present }
     }
-    shared.open_points.fetch_add(grown, Ordering::Relaxed);
+
+    /// The place among the series that have any before which lies about half of the window; behind
+    /// all of them if it is small.
+    fn middle(&self) -> usize {
+        if self.runs.len() < FEW_RUNS {
+            return self.present.len();
+        }
+        let half = self.runs.len() / 2;
+        self.present.partition_point(|of| (self.before[*of] as usize) < half)
+    }
+
+    /// Puts the points of some of the series that have any back; gives those of series that can't
+    /// be read.
+    fn put_back(&self, shared: &Shared, some: Range<usize>) -> Unreadable {
+        let cell = |place: usize| match self.series.get(*self.present.get(place)?) {
+            Some((_, Slot::There(cell))) => Some(&**cell),
+            _ => None,
+        };
+        let (mut points, mut grown, mut unreadable) = (Vec::new(), 0, Unreadable::new());
+        for place in some {
+            prefetch_cells(place, cell);
+            points.clear();
+            let of = self.present[place];
+            let of_one = self.before[of] as usize..self.before[of + 1] as usize;
+            let number = self.window.batch_of(self.runs[of_one.start].0);
+            for at in of_one {
+                if let Some((ahead, _)) = self.runs.get(at + PREFETCH_RUNS) {
+                    prefetch(self.window.points[*ahead as usize..].as_ptr().cast());
+                }
+                let (from, length) = self.runs[at];
+                points.extend_from_slice(&self.window.points[from as usize..][..length as usize]);
+            }
+            match &self.series[of] {
+                (_, Slot::There(cell)) => grown += put_back_one(shared, cell, number, &points),
+                // Those are aside already.
+                (_, Slot::Unreadable(whose, why))
+                    if shared.index.damage.mark(whose).0 == Mark::Aside =>
+                {
+                    shared.note_damage(whose, why, Mark::Aside);
+                }
+                (id, Slot::Unreadable(whose, why)) => {
+                    let entry = unreadable.entry(whose.clone());
+                    let (_, all) = entry.or_insert_with(|| (why.clone(), Vec::new()));
+                    all.extend(points.iter().map(|point| (*id, *point)));
+                }
+                (_, Slot::Gone) => {}
+            }
+        }
+        shared.open_points.fetch_add(grown, Ordering::Relaxed);
+        unreadable
+    }
+}
+
+/// Puts a window's points back; those of series that can't be read to such. Another task does so
+/// for half of the series, if the window is large.
+async fn put_back(
+    shared: &Arc<Shared>,
+    sorted: Sorted,
+    unreadable: &mut Unreadable,
+) -> Result<Sorted> {
+    let (middle, all) = (sorted.middle(), sorted.present.len());
+    if middle == all {
+        add(unreadable, sorted.put_back(shared, 0..all));
+        return Ok(sorted);
+    }
+    let sorted = Arc::new(sorted);
+    let (promise, reply) = promise();
+    let (theirs, their_shared) = (sorted.clone(), shared.clone());
+    let task = shared.database.endpoint().env().spawn("plinth-series-half", async move {
+        let unreadable = theirs.put_back(&their_shared, middle..all);
+        drop(theirs);
+        promise.send(Ok(unreadable));
+    });
+    drop(task);
+    add(unreadable, sorted.put_back(shared, 0..middle));
+    add(unreadable, reply.await?);
+    let gone = || Error::damaged("the tail", "a window of it is in use still");
+    Arc::into_inner(sorted).ok_or_else(gone)
+}
+
+/// Adds points of series that can't be read.
+fn add(unreadable: &mut Unreadable, more: Unreadable) {
+    for (whose, (why, mut points)) in more {
+        let (_, all) = unreadable.entry(whose).or_insert_with(|| (why, Vec::new()));
+        all.append(&mut points);
+    }
 }
 
 /// Puts points of one series back, but those that a leaf has; `number` is the batch of the first.
