@@ -52,6 +52,7 @@ mod error;
 pub mod event;
 mod exemplar;
 mod histogram;
+mod increment;
 pub mod ingest;
 mod name;
 #[cfg(feature = "parquet")]

@@ -1,5 +1,6 @@
 //! Records: what a series has at a time that is no number. What is in one is the affair of whoever
-//! wrote it (`histogram.rs`, `exemplar.rs`); how they are kept, of `store/records.rs`.
+//! wrote it (`histogram.rs`, `exemplar.rs`, `increment.rs`); how they are kept, of
+//! `store/records.rs`.
 
 use plinth_types::Bytes;
 
@@ -11,10 +12,34 @@ pub(crate) enum Kind {
     Histogram = 1,
     /// An exemplar.
     Exemplar = 2,
+    /// A number that is added to the newest point of its series.
+    Increment = 3,
+    /// A native histogram that is added to the newest of its series.
+    HistogramIncrement = 4,
+    /// That what the series counts was 0 then.
+    Start = 5,
+    /// The same of native histograms: with the buckets of this one.
+    HistogramStart = 6,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Histogram, Self::Exemplar];
+    const ALL: [Self; 6] = [
+        Self::Histogram,
+        Self::Exemplar,
+        Self::Increment,
+        Self::HistogramIncrement,
+        Self::Start,
+        Self::HistogramStart,
+    ];
+
+    /// Those that series have. Others are in the inbox alone, in letters of their own, and become
+    /// points or records of these kinds when they are taken in (`store/increments.rs`).
+    pub(crate) const KEPT: [Self; 2] = [Self::Histogram, Self::Exemplar];
+
+    /// Whether it is about native histograms.
+    pub(crate) fn is_of_histograms(self) -> bool {
+        matches!(self, Self::Histogram | Self::HistogramIncrement | Self::HistogramStart)
+    }
 
     /// The kind of this number, which is part of the format.
     pub(crate) fn of(number: u8) -> Option<Self> {

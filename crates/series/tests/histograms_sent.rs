@@ -325,6 +325,34 @@ fn what_was_added_is_added_to_the_newest() {
     }
 }
 
+/// A server that passes points on refused them.
+#[test]
+fn what_was_added_is_summed_up_whichever_server_it_was_sent_to() {
+    let db = database();
+    let owner = block_on(SeriesStore::open(&db)).unwrap();
+    let poster = SeriesStore::post_undivided(&db, Settings::default());
+    for at in 1..=6 {
+        let store = if at % 2 == 0 { &owner } else { &poster };
+        let (session, told) = otlp(store, &exponential(1, 10 * at, 0, ""));
+        assert_eq!((session.saved(), &*told), (1, ""));
+        // Sent again, to somebody who can't know.
+        otlp(&poster, &exponential(1, 10 * at, 0, ""));
+    }
+    block_on(owner.take_in()).unwrap();
+    let counts: Vec<f64> = of(&owner, "took").iter().map(|(_, one)| one.count()).collect();
+    assert_eq!(counts, [9.0, 18.0, 27.0, 36.0, 45.0, 54.0]);
+    // Several of a letter, one behind the other.
+    for at in 7..=9 {
+        otlp(&poster, &exponential(1, 10 * at, 0, ""));
+    }
+    let viewed = block_on(SeriesStore::view(&db, Settings::default())).unwrap();
+    for store in [&viewed, &owner] {
+        block_on(async { if store.take_in().await.is_err() {} });
+        let found = of(store, "took");
+        assert_eq!((found.len(), found[8].1.count()), (9, 81.0));
+    }
+}
+
 /// The sum began again with each increment, since the session had the series that was deleted.
 #[test]
 fn what_is_added_after_a_deletion_goes_on_from_there() {
@@ -415,9 +443,10 @@ fn exemplars_come_in_text_and_by_name() {
 }
 
 /// A server that has no way to ask the owner of the series what is newest in them refused all
-/// samples that said when what they count began, each time they were sent.
+/// samples that said when what they count began, each time they were sent; then it left out the
+/// zeros.
 #[test]
-fn samples_with_starts_get_in_where_nobody_can_be_asked_what_is_newest() {
+fn starts_are_zeros_where_nobody_can_be_asked_what_is_newest() {
     let db = database();
     let owner = block_on(SeriesStore::open(&db)).unwrap();
     let poster = SeriesStore::post_undivided(&db, Settings::default());
@@ -439,10 +468,10 @@ fn samples_with_starts_get_in_where_nobody_can_be_asked_what_is_newest() {
         let hits = owner.existing("hits").await.unwrap().expect("it was sent");
         hits.aggregate(..).await.unwrap().map(|all| (all.count, all.sum))
     });
-    assert_eq!((points, of(&owner, "took").len()), (Some((1, 7.0)), 1));
-    // Whoever owns them puts a 0 there.
+    let took = of(&owner, "took");
+    assert_eq!((points, took.len(), took[0].1.count()), (Some((2, 7.0)), 2, 0.0));
     send(&owner, &message, true);
-    assert_eq!(of(&owner, "took").len(), 1, "there is something as new");
+    assert_eq!(of(&owner, "took").len(), 2, "there is something as new");
 }
 
 /// By labels some may be refused, which keeps none of the others back.

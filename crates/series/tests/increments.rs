@@ -148,7 +148,8 @@ fn senders_at_the_same_time_lose_nothing() {
             });
         }
     });
-    // Those that were overtaken were refused: each that is there adds one to the one before it.
+    // Those that were overtaken were refused, or let go: each that is there adds one to the one
+    // before it.
     for host in 0..300 {
         let values = values(&store, &format!("m_total host={host}"));
         let expected = (1..).map(Value::Integer).take(values.len());
@@ -156,17 +157,55 @@ fn senders_at_the_same_time_lose_nothing() {
     }
 }
 
-/// A server that only passes points on can't know what the sum is.
+/// A server that only passes points on can't know what the sum is, and refused them.
 #[test]
-fn a_store_that_can_not_be_read_refuses_by_name() {
+fn what_was_added_is_summed_up_whichever_servers_it_was_sent_to() {
+    let db = database();
+    let mut store = open(&db);
+    assert_eq!(sum(&store, &[(1, 5)]), "");
+    let others = [0, 1].map(|_| block_on(SeriesStore::post(&db, settings())).unwrap());
+    let mut expected = vec![(1, 5)];
+    for time in 2..60 {
+        // To one after the other, and now and then to another one again.
+        match time % 3 {
+            0 => assert_eq!(sum(&store, &[(time, time)]), ""),
+            other => assert_eq!(sum(&others[other as usize - 1], &[(time, time)]), ""),
+        }
+        if time % 5 == 0 {
+            assert_eq!(sum(&others[0], &[(time, time)]), "");
+        }
+        expected.push((time, expected.last().unwrap().1 + time));
+        if time % 7 == 0 {
+            assert_eq!(values(&store, "m_total"), integers(&expected), "{time}");
+        }
+        if time % 11 == 0 {
+            // What waits is summed up by the next owner.
+            drop(store);
+            store = open(&db);
+        }
+    }
+    assert_eq!(values(&store, "m_total"), integers(&expected));
+    // One that was overtaken on its way is in no sum.
+    assert_eq!(sum(&others[0], &[(58, 1), (60, 1)]), "");
+    assert_eq!(values(&store, "m_total").last(), Some(&(60, Value::Integer(expected[58].1 + 1))));
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// Whoever reads without owning sums up what waits, and leaves it there.
+#[test]
+fn what_waits_is_summed_up_for_whoever_only_reads() {
     let db = database();
     let store = open(&db);
-    sum(&store, &[(1, 5)]);
-    let poster = block_on(SeriesStore::post(&db, settings())).unwrap();
-    let told = sum(&poster, &[(2, 7)]);
-    assert!(told.contains("send to it, or send sums (cumulative): m_total"), "{told}");
+    assert_eq!(sum(&store, &[(1, 5), (2, 1)]), "");
     block_on(store.take_in()).unwrap();
-    assert_eq!(values(&store, "m_total"), integers(&[(1, 5)]));
+    let poster = block_on(SeriesStore::post(&db, settings())).unwrap();
+    assert_eq!(sum(&poster, &[(3, 1), (4, 1)]), "");
+    let expected = integers(&[(1, 5), (2, 6), (3, 7), (4, 8)]);
+    for _ in 0..2 {
+        let reader = block_on(SeriesStore::view(&db, settings())).unwrap();
+        assert_eq!(values(&reader, "m_total"), expected);
+    }
+    assert_eq!(values(&store, "m_total"), expected);
 }
 
 /// A series whose newest point can't be read kept all that came with it from being stored, each
@@ -188,6 +227,7 @@ fn increments_of_a_damaged_series_keep_no_others_back() {
     for time in 1..=4 {
         assert_eq!(both(time), "");
     }
+    block_on(store.take_in()).unwrap();
     let of = id(&db, "m_total host=ill");
     let is_its = |row: &damage::Row| row.0.windows(of.len()).any(|part| part == of);
     let leaves = 5..=7;
@@ -208,4 +248,40 @@ fn increments_of_a_damaged_series_keep_no_others_back() {
         values(&store, "m_total host=ill"),
         integers(&[(1, 1), (2, 2), (3, 3), (4, 4), (7, 5)])
     );
+}
+
+/// Increments of a series whose newest point can't be read wait aside, in their order, and points
+/// that came behind them with them; what is in memory of it waits there, too.
+#[test]
+fn increments_of_a_series_that_turns_out_to_be_damaged_wait_until_it_can_be_read() {
+    let db = damage::database();
+    let store = damage::open(&db);
+    // As many as a leaf has, and a late one over them: none is in memory.
+    assert_eq!(sum(&store, &[(1, 1), (2, 1), (3, 1), (4, 1)]), "");
+    let series = block_on(store.series("m_total")).unwrap();
+    block_on(store.take_in()).unwrap();
+    series.append(2, 50_i64).unwrap();
+    block_on(store.sync()).unwrap();
+    let side = rows(&db, damage::SIDE).pop().expect("a late point has a row");
+    let (whole, _) = damage(&db, side);
+    let poster = block_on(SeriesStore::post(&db, damage::settings())).unwrap();
+    assert_eq!(sum(&poster, &[(5, 1), (6, 1)]), "");
+    block_on(store.take_in()).unwrap();
+    assert_eq!(store.damaged().len(), 1);
+    // Whoever asks the owner is told; whoever doesn't know it passes on what he has.
+    assert!(series.append(8, 100_i64).is_err());
+    assert_eq!(sum(&poster, &[(7, 1)]), "");
+    block_on(poster.series("m_total")).unwrap().append(8, 100_i64).unwrap();
+    block_on(poster.sync()).unwrap();
+    block_on(store.take_in()).unwrap();
+    drop((store, series));
+    let store = damage::open(&db);
+    assert_eq!(store.damaged().len(), 1);
+    drop(store);
+    set(&db, &whole);
+    let store = damage::open(&db);
+    assert_eq!(store.damaged(), []);
+    let expected = [(1, 1), (2, 50), (3, 3), (4, 4), (5, 5), (6, 6), (7, 7), (8, 100)];
+    assert_eq!(values(&store, "m_total"), integers(&expected));
+    block_on(store.check_invariants()).unwrap();
 }

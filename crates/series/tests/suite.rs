@@ -25,6 +25,8 @@ mod histograms;
 mod histograms_sent;
 #[path = "increments.rs"]
 mod increments;
+#[path = "increments_crash.rs"]
+mod increments_crash;
 #[path = "late_points.rs"]
 mod late_points;
 #[path = "lease.rs"]

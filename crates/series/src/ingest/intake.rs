@@ -70,7 +70,8 @@ pub(super) struct Intake {
     pub(super) records: Vec<IntakeRecord>,
     /// Bytes of those.
     pub(super) record_bytes: usize,
-    /// What is to be added to the newest point of its series, and to the newest histogram.
+    /// What is to be added to the newest point of its series, and to the newest histogram: on its
+    /// way to be records.
     pub(super) increments: Vec<Sample>,
     pub(super) histogram_increments: Vec<(u32, i64, Histogram)>,
     /// When what is counted began, of samples and histograms.
@@ -126,21 +127,23 @@ impl Intake {
         self.record_bytes >= RECORD_BYTES
     }
 
-    /// Takes a native histogram, as a record of a series.
+    /// Takes a native histogram, as a record of a series of this kind.
     ///
     /// # Errors
     /// If it is too large.
     pub(super) fn take_histogram(
         &mut self,
-        target: u32,
+        (target, kind): (u32, Kind),
         time: i64,
         histogram: &Histogram,
     ) -> Result<(), String> {
-        let bytes = Bytes::from(histogram::encode(histogram)?);
-        self.record_bytes += bytes.len();
-        let record = Record { kind: Kind::Histogram, time, bytes };
-        self.records.push(IntakeRecord { target, record });
+        self.take_record(target, kind, time, histogram::encode(histogram)?.into());
         Ok(())
+    }
+
+    pub(super) fn take_record(&mut self, target: u32, kind: Kind, time: i64, bytes: Bytes) {
+        self.record_bytes += bytes.len();
+        self.records.push(IntakeRecord { target, record: Record { kind, time, bytes } });
     }
 
     /// The time of the last histogram among the records from `begin` on.
@@ -166,11 +169,7 @@ impl Intake {
     /// Takes an exemplar of a series, as a record. One that is too long to be kept is counted.
     pub(super) fn take_exemplar(&mut self, target: u32, time: i64, exemplar: &Exemplar) {
         match exemplar.encode() {
-            Some(bytes) => {
-                self.record_bytes += bytes.len();
-                let record = Record { kind: Kind::Exemplar, time, bytes: bytes.into() };
-                self.records.push(IntakeRecord { target, record });
-            }
+            Some(bytes) => self.take_record(target, Kind::Exemplar, time, bytes.into()),
             None => self.besides.exemplars += 1,
         }
     }

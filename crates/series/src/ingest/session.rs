@@ -456,11 +456,7 @@ impl Session {
         if !self.intake.starts.is_empty() {
             self.append_starts(store).await?;
         }
-        let Intake { increments, histogram_increments, .. } = &self.intake;
-        let result = match increments.is_empty() && histogram_increments.is_empty() {
-            true => self.append_all(store).await,
-            false => self.add_and_append(store).await,
-        };
+        let result = self.append_all(store).await;
         if self.intake.names.has_refused() {
             // They may be taken the next time.
             self.forget_names();
@@ -483,10 +479,10 @@ impl Session {
             let records = self.intake.records.iter().filter_map(series).collect();
             let Mail { by_kind, refused } = store.append_records(records).await?;
             let of = |kind| by_kind.get(&kind).copied().unwrap_or(0);
-            let (histograms, exemplars) = (of(Kind::Histogram), of(Kind::Exemplar));
-            self.saved += histograms;
+            let histograms = of(Kind::Histogram) + of(Kind::HistogramIncrement);
+            self.saved += histograms + of(Kind::Increment);
             self.saved_records.0 += histograms;
-            self.saved_records.1 += exemplars;
+            self.saved_records.1 += of(Kind::Exemplar);
             let is_gone = |(_, why): &(Name, Error)| matches!(why, Error::Deleted);
             let (gone, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_gone);
             self.tell_refused(&refused);
@@ -505,10 +501,8 @@ impl Session {
 
     /// Has series that were deleted made again, of which records were taken.
     async fn reopen_deleted(&mut self, store: &SeriesStore) -> Result<()> {
-        let Intake { names, records, histogram_increments, .. } = &self.intake;
-        let targets = records.iter().map(|one| one.target);
-        let targets = targets.chain(histogram_increments.iter().map(|one| one.0));
-        let targets = targets.map(|target| names.first_of(target));
+        let Intake { names, records, .. } = &self.intake;
+        let targets = records.iter().map(|one| names.first_of(one.target));
         let is_gone = |target: &u32| names.series(*target).is_some_and(Series::is_deleted);
         let gone: BTreeSet<u32> = targets.filter(is_gone).collect();
         for target in gone {
@@ -519,23 +513,9 @@ impl Session {
         Ok(())
     }
 
-    /// Adds increments to the newest points of their series, and appends all that was taken.
-    async fn add_and_append(&mut self, store: &SeriesStore) -> Result<()> {
-        let adding = store.adding().await;
-        increments::add_up(&mut self.intake).await?;
-        if !self.intake.histogram_increments.is_empty() {
-            self.reopen_deleted(store).await?;
-            let mut added = AddedHistograms::of(&mut self.intake);
-            while added.add_some(&mut self.intake).await? {
-                self.append_records(store).await?;
-            }
-        }
-        self.append_all(store).await?;
-        adding.end().await
-    }
-
     /// Appends zeros where what is counted began, which the sender hasn't sent as points.
     async fn append_starts(&mut self, store: &SeriesStore) -> Result<()> {
+        store.take_in_own().await?;
         let mut zeros = Zeros::of(&mut self.intake).await?;
         let counted = (self.saved, self.saved_records);
         let sent = self.intake.replace(take(&mut zeros.samples), take(&mut zeros.records));
@@ -551,6 +531,17 @@ impl Session {
     }
 
     async fn append_all(&mut self, store: &SeriesStore) -> Result<()> {
+        let Intake { increments, histogram_increments, .. } = &self.intake;
+        if !increments.is_empty() || !histogram_increments.is_empty() {
+            store.take_in_own().await?;
+            increments::into_records(&mut self.intake).await?;
+        }
+        if !self.intake.histogram_increments.is_empty() {
+            let mut added = AddedHistograms::of(&mut self.intake);
+            while added.add_some(&mut self.intake).await? {
+                self.append_records(store).await?;
+            }
+        }
         self.append_records(store).await?;
         self.append_runs(store).await
     }

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Senders say it with each sample. A start that was looked at once is remembered by its series'
-//! name, so it costs one look at the series for each session. Whoever looks needs no turn, as
-//! [`super::increments`] do: two who see nothing write the same 0 at the same time.
+//! name, so it costs one look at the series for each session. Whoever looks needs no turn: two who
+//! see nothing write the same 0 at the same time.
 //!
-//! Where points only go through, and nobody can be asked what is newest, there is no 0: the points
-//! themselves come first. Such a start is not remembered.
+//! Where points only go through, and nobody can be asked what is newest, the start itself goes
+//! ahead of them, and whoever takes it in looks (`store/increments.rs`).
 
 use super::Sample;
 use super::intake::{Intake, IntakeRecord};
@@ -24,6 +24,7 @@ use crate::record::{Kind, Record};
 use crate::store::Series;
 use crate::value::Value;
 use plinth_env::sync::pause;
+use plinth_types::Bytes;
 
 /// Zeros for the starts that were taken: of those that there is nothing newer than.
 #[derive(Default)]
@@ -45,8 +46,12 @@ impl Zeros {
         runs.arrange(starts.iter().map(|start| names.first_of(start.target)));
         for run in 0..runs.len() {
             let (target, places) = runs.run(run);
-            let series = names.series(target).filter(|series| series.can_be_read());
-            let Some(series) = series else { continue };
+            let Some(series) = names.series(target) else { continue };
+            if !series.can_be_read() {
+                let new = places.filter(|place| !names.has_begun(target, starts[*place].time));
+                new.for_each(|place| zeros.pass_on(target, &starts[place]));
+                continue;
+            }
             let mut newest = None;
             let has_histograms = runs.run(run).1.any(|place| starts[place].histogram.is_some());
             for place in places {
@@ -67,6 +72,17 @@ impl Zeros {
             }
         }
         Ok(zeros)
+    }
+
+    /// Has whoever owns the series look.
+    fn pass_on(&mut self, target: u32, start: &Start) {
+        let (kind, bytes) = match &start.histogram {
+            Some(bytes) => (Kind::HistogramStart, bytes.clone()),
+            None => (Kind::Start, Bytes::new()),
+        };
+        let record = Record { kind, time: start.time, bytes };
+        self.records.push(IntakeRecord { target, record });
+        self.seen.push((target, start.time));
     }
 
     fn put(&mut self, target: u32, start: &Start) {

@@ -18,16 +18,17 @@
 //! Points that a reader of the owner's has to see were committed before it began: it looks into the
 //! inbox, and has it taken in if there is anything.
 
-use super::aside::{Aside, Row};
+use super::aside::{self, Aside, Row};
 use super::damage::Mark;
+use super::increments::{Bases, Came};
 use super::keys::{Keys, Whose};
-use super::letter::{Opened, decode, grow, size};
+use super::letter::{Letters, Opened, decode, grow, size};
 use super::names::POSTED_END;
 use super::record_mail::Mailed;
 use super::{Cell, Place, Series, Shared, Standing, lock, names, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::record::Record;
+use crate::record::{Kind, Record};
 use crate::value::Point;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, KeyValue, key_after};
@@ -121,7 +122,7 @@ pub(super) async fn take_rows(
     let bytes = rows.iter().map(|row| row.value.len() as i64).sum();
     let (first, end) = (first.key.clone(), key_after(&last.key));
     let (mut aside, mut mailed) = (Aside::default(), Mailed::default());
-    let mut letters = Vec::with_capacity(rows.len());
+    let mut letters = Letters::with_capacity(rows.len());
     for row in rows {
         match open(&row.value) {
             Ok(opened) => {
@@ -142,8 +143,21 @@ pub(super) async fn take_rows(
             Err(why) => return Err(why),
         }
     }
+    // Boxed, since what it reads is deep, and seldom wanted.
+    let (bases, damaged) = Box::pin(Bases::read(&letters)).await?;
+    for (series, why) in damaged {
+        match of {
+            Some(Whose::Number(_) | Whose::Name(_)) => return Err(why),
+            // From now on its mail goes aside, and so does what is in memory of it.
+            Some(Whose::Unknown) | None => {
+                let memory = aside::of_memory(shared, &series.cell, &why);
+                lock(&shared.flusher).set_aside(memory);
+            }
+        }
+    }
     for (Opened { names, points, records }, series) in letters {
-        take_records(shared, (&names, &series), records, (&mut mailed, &mut aside));
+        let known = (&names[..], &series[..], &bases);
+        take_records(shared, known, records, (&mut mailed, &mut aside))?;
         let mut refused: BTreeMap<usize, (Error, Vec<Point>)> = BTreeMap::new();
         for (which, point) in points {
             let taken = match &series[which] {
@@ -164,10 +178,10 @@ pub(super) async fn take_rows(
 /// Takes the records of a letter, but for those of series that are damaged.
 fn take_records(
     shared: &Shared,
-    (names, series): (&[Name], &[Result<Series>]),
+    (names, series, bases): (&[Name], &[Result<Series>], &Bases),
     records: Vec<(usize, Record)>,
     (mailed, aside): (&mut Mailed, &mut Aside),
-) {
+) -> Result<()> {
     let mut refused: BTreeMap<usize, (Error, Vec<Record>)> = BTreeMap::new();
     for (which, record) in records {
         let why = match &series[which] {
@@ -175,7 +189,11 @@ fn take_records(
                 shared.why_damaged(&names[which])
             }
             Ok(series) => {
-                mailed.add(&series.cell, record);
+                match bases.come(series, record, mailed) {
+                    Came::Point(point) => take(shared, &series.cell, point)?,
+                    Came::Record(record) => mailed.add(&series.cell, record),
+                    Came::Nothing => {}
+                }
                 continue;
             }
             Err(why) => why.clone(),
@@ -185,6 +203,7 @@ fn take_records(
     for (which, (why, records)) in refused {
         aside.add_records(shared, &names[which], &why, &records);
     }
+    Ok(())
 }
 
 /// Takes a point that is committed into the memory of its series, unless that is damaged.
@@ -227,15 +246,46 @@ pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> 
         }
         for (which, point) in points {
             let Some(cell) = &cells[which] else { continue };
-            if lock(&cell.state).take(point) == Place::More {
-                shared.open_points.fetch_add(1, Ordering::Relaxed);
-            }
+            put(shared, cell, point);
         }
-        for (which, record) in records {
-            let Some(cell) = &cells[which] else { continue };
-            lock(&shared.index.posted).add(cell, record);
-        }
+        let series = |cell: Arc<Cell>| Series { shared: shared.clone(), cell, is_looked_up: true };
+        let letter = Opened { names: Vec::new(), points: Vec::new(), records };
+        let there = |cell: Option<Arc<Cell>>| cell.map(series).ok_or(Error::Deleted);
+        let letter = (letter, cells.into_iter().map(there).collect::<Vec<_>>());
+        look_at_records(shared, letter).await?;
         shared.check_room()?;
     }
     Ok(())
+}
+
+/// Puts what records come to into the memory of a store that only reads.
+async fn look_at_records(shared: &Shared, letter: (Opened, Vec<Result<Series>>)) -> Result<()> {
+    let letters = [letter].into();
+    let (bases, damaged) = Box::pin(Bases::read(&letters)).await?;
+    for (series, why) in &damaged {
+        shared.note_damage(&Whose::Name(series.cell.name.clone()), why, Mark::None);
+    }
+    let is_damaged = |one: &Series| damaged.iter().any(|(series, _)| series.cell.id == one.cell.id);
+    for (Opened { records, .. }, series) in letters {
+        for (which, record) in records {
+            let Ok(series) = &series[which] else { continue };
+            if !Kind::KEPT.contains(&record.kind) && is_damaged(series) {
+                continue;
+            }
+            let mut posted = lock(&shared.index.posted);
+            match bases.come(series, record, &posted) {
+                Came::Point(point) => put(shared, &series.cell, point),
+                Came::Record(record) => posted.add(&series.cell, record),
+                Came::Nothing => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts a point into the memory of a store that only reads.
+fn put(shared: &Shared, cell: &Cell, point: Point) {
+    if lock(&cell.state).take(point) == Place::More {
+        shared.open_points.fetch_add(1, Ordering::Relaxed);
+    }
 }

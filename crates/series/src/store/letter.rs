@@ -3,9 +3,11 @@
 //! Whoever writes them owns nothing: transactions with points beside keys (`layer.rs`), and stores
 //! that post (`post.rs`). What becomes of them is the owner's affair (`inbox.rs`).
 
+use super::Series;
 use super::keys::Keys;
 use crate::codec::{self, reader::Reader, reader::write_number};
 use crate::error::{Error, Result};
+use crate::increment;
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::record::{Kind, MAX_RECORD_BYTES, Record};
 use crate::value::{Column, Point};
@@ -198,6 +200,9 @@ pub(super) struct Opened {
     pub(super) records: Vec<(usize, Record)>,
 }
 
+/// Letters that were opened, with the series of their names.
+pub(super) type Letters = Vec<(Opened, Vec<Result<Series>>)>;
+
 pub(super) fn decode(bytes: &[u8]) -> Result<Opened> {
     codec::check_checksum("a row of the inbox", bytes)?;
     let mut reader = Reader::new(bytes);
@@ -251,6 +256,9 @@ fn records(reader: &mut Reader<'_>, times: Vec<i64>) -> Result<Vec<Record>> {
     let mut records = Vec::with_capacity(times.len());
     for ((time, kind), length) in times.into_iter().zip(kinds).zip(lengths) {
         let bytes = Bytes::copy_from_slice(reader.take(length)?);
+        if !increment::is_whole(kind, &bytes) {
+            return Err(reader.wrong("what can be taken in"));
+        }
         records.push(Record { kind, time, bytes });
     }
     Ok(records)

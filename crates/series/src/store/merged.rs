@@ -62,6 +62,23 @@ impl Merged {
             // Memory is looked at first, then the tree; so what was read before does not count.
             reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
         }
+        Self::of(reader, (late_in_memory, memory), span, direction).await
+    }
+
+    /// The same of a series that is owned, or only read, without what waits in the inbox.
+    pub(super) async fn known(series: &Series, span: Span, direction: Direction) -> Result<Self> {
+        let shared = &series.shared;
+        let in_memory = series.in_memory(span);
+        let reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
+        Self::of(reader, in_memory, span, direction).await
+    }
+
+    async fn of(
+        reader: Reader,
+        (late_in_memory, mut memory): (Vec<Point>, Points),
+        span: Span,
+        direction: Direction,
+    ) -> Result<Self> {
         let late = Late::open(&reader, span, direction, late_in_memory).await?;
         let walk = Walk::new(&reader, span, direction).await?;
         if let Some(last) = walk.last() {

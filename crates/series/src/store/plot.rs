@@ -8,7 +8,6 @@ use super::Settings;
 use super::budget::Budget;
 use super::keys::{Id, Keys};
 use super::place::{Home, parts_of};
-use super::turn::Turns;
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -38,8 +37,6 @@ pub(super) struct Whole {
     pub(super) known_bytes: AtomicUsize,
     /// And to those who post to others' parts, which may become this process's while they do.
     pub(super) posted_bytes: AtomicUsize,
-    /// Held by whoever adds to the newest points of series.
-    pub(super) adding: Turns,
 }
 
 impl Whole {
@@ -50,9 +47,7 @@ impl Whole {
         };
         let queries = Arc::new(Budget::new(query_bytes));
         let (known_bytes, posted_bytes) = Default::default();
-        let adding = Turns::closed();
-        adding.open();
-        Arc::new(Self { root, keys, queries, known_bytes, posted_bytes, adding })
+        Arc::new(Self { root, keys, queries, known_bytes, posted_bytes })
     }
 
     /// Fails if the place is not divided as it was taken to be: somebody made it meanwhile, or its

@@ -58,6 +58,12 @@ impl Mailed {
         some.map(|(time, bytes)| (*time, bytes.clone())).collect()
     }
 
+    /// The newest native histogram of a series.
+    pub(super) fn newest_histogram(&self, id: Id) -> Option<(i64, Bytes)> {
+        let newest = self.0.get(&(id, Kind::Histogram))?.records.last_key_value();
+        newest.map(|(time, bytes)| (*time, bytes.clone()))
+    }
+
     pub(super) fn has(&self, kind: Kind) -> bool {
         self.0.keys().any(|(_, of)| *of == kind)
     }

@@ -102,7 +102,7 @@ pub(super) fn decode(expected: Kind, row: &[u8]) -> Result<Vec<(i64, Bytes)>> {
 
 /// Removes what there is of a span, of all kinds.
 pub(super) async fn remove(tr: &Transaction, keys: &Keys, id: Id, span: Span) -> Result<()> {
-    for kind in Kind::ALL {
+    for kind in Kind::KEPT {
         by_time::remove(&kind, (tr, keys, id), span).await?;
     }
     Ok(())
@@ -110,12 +110,12 @@ pub(super) async fn remove(tr: &Transaction, keys: &Keys, id: Id, span: Span) ->
 
 /// Removes all of a series.
 pub(super) fn clear(tr: &Transaction, keys: &Keys, id: Id) {
-    Kind::ALL.into_iter().for_each(|kind| tr.clear_prefix(keys.records(kind, id)));
+    Kind::KEPT.into_iter().for_each(|kind| tr.clear_prefix(keys.records(kind, id)));
 }
 
 /// Whether a series has any, as `tr` sees it: with a conflict.
 pub(super) async fn has_any(tr: &Transaction, keys: &Keys, id: Id) -> Result<bool> {
-    for kind in Kind::ALL {
+    for kind in Kind::KEPT {
         let range = RangeOptions::prefix(keys.records(kind, id)).limit(1);
         if tr.get_range(range).await?.rows.iter().next().is_some() {
             return Ok(true);

@@ -111,7 +111,7 @@ impl Records {
 
 /// Fails if a row of a series can't be read.
 pub(super) async fn check(shared: &Shared, id: Id) -> Result<()> {
-    for kind in Kind::ALL {
+    for kind in Kind::KEPT {
         let mut records = Records::of(shared, (kind, id), Span::ALL);
         while records.next().await?.is_some() {}
     }
@@ -141,7 +141,7 @@ impl Series {
     /// Whether there are records before a time.
     pub(super) async fn has_records_before(&self, first: i64) -> Result<bool> {
         let (shared, id) = (&self.shared, self.cell.id);
-        for kind in Kind::ALL {
+        for kind in Kind::KEPT {
             // A row is keyed by its first time.
             let (begin, end) =
                 (shared.keys.records(kind, id), shared.keys.record_row(kind, id, first));
@@ -186,7 +186,7 @@ impl SeriesStore {
 
     /// Whether there is any record.
     pub(super) async fn has_any_records(&self) -> Result<bool> {
-        for kind in Kind::ALL {
+        for kind in Kind::KEPT {
             if self.has_records(kind).await? {
                 return Ok(true);
             }
@@ -218,11 +218,16 @@ async fn post(records: &[(Series, Record)]) -> Result<()> {
     let Some((first, _)) = records.first() else { return Ok(()) };
     let shared = &first.shared;
     shared.check()?;
-    let (mut letter, mut rows) = (RecordLetter::default(), Vec::new());
+    // What has to be taken in has letters of its own: a server that doesn't know its kinds sets a
+    // letter aside as a whole.
+    let (mut kept, mut others, mut rows) =
+        (RecordLetter::default(), RecordLetter::default(), Vec::new());
     for (series, record) in records {
+        let letter = if Kind::KEPT.contains(&record.kind) { &mut kept } else { &mut others };
         rows.extend(letter.add(&series.cell.name, record));
     }
-    rows.extend(letter.rest());
+    rows.extend(others.rest());
+    rows.extend(kept.rest());
     let mut rest = &rows[..];
     while !rest.is_empty() {
         let mut bytes = 0;

@@ -17,6 +17,7 @@ use super::head::Kind;
 use super::metric::Metric;
 use super::resource::Resource;
 use super::scope::Scope;
+use crate::record;
 use crate::value::Value;
 use plinth_promql::STALE;
 
@@ -183,7 +184,11 @@ impl Taker<'_> {
                 let series = self.series(&mut naming, &point, ("", None))?;
                 match self.metric.is_delta {
                     true => self.intake.take_increment(series, point.time, histogram),
-                    false => self.intake.take_histogram(series, point.time, &histogram)?,
+                    false => self.intake.take_histogram(
+                        (series, record::Kind::Histogram),
+                        point.time,
+                        &histogram,
+                    )?,
                 }
                 series
             }

@@ -22,6 +22,7 @@ use super::names::{Row, escape};
 use super::protobuf::{Fields, Payload};
 use super::start::{Start, is_before};
 use crate::exemplar::Exemplar;
+use crate::record::Kind;
 use crate::value::Value;
 use plinth_promql::ResetHint;
 use second::Symbols;
@@ -204,7 +205,7 @@ fn take_histogram(intake: &mut Intake, begin: usize, bytes: &[u8]) -> Result<(),
             if histogram.hint() != ResetHint::Gauge && is_before(start, time, before) {
                 intake.starts.push(Start::of_histogram(start, &histogram)?);
             }
-            intake.take_histogram(u32::MAX, time, &histogram)?;
+            intake.take_histogram((u32::MAX, Kind::Histogram), time, &histogram)?;
         }
         None => {
             let value = Value::Float(f64::from_bits(plinth_promql::STALE));
