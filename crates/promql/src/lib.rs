@@ -231,6 +231,11 @@ pub fn duration(text: &str) -> Option<i64> {
     if text == "0" { Some(0) } else { lexer::duration(text)?.ok() }
 }
 
+/// Nanoseconds as a duration is written: `1h30m`.
+pub fn format_duration(nanoseconds: i64) -> String {
+    format::Duration(nanoseconds).to_string()
+}
+
 /// A number as Go's `%g` has it: an exponent below -4 and from 6 digits on, with a sign and two
 /// digits at least.
 pub fn format_short(value: f64) -> String {

@@ -79,8 +79,8 @@ pub use query::{
     QueryResult,
 };
 pub use query::{
-    ChunkStream, Export, HeldText, LOOKUP, RemoteRead, delete_series, form_pairs, is_opentsdb,
-    is_prometheus, opentsdb, opentsdb_expressions, opentsdb_fixed, prometheus,
+    ChunkStream, Export, HeldText, LOOKUP, Remarks, RemoteRead, delete_series, form_pairs,
+    is_opentsdb, is_prometheus, opentsdb, opentsdb_expressions, opentsdb_fixed, prometheus,
 };
 pub use rollup::{Keeping, Metrics, Rollup};
 pub use store::{

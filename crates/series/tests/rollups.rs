@@ -521,7 +521,7 @@ fn warning(store: &SeriesStore, query: &str) -> Option<&'static str> {
     block_on(async {
         let mut answer = store.query(&query).await.unwrap();
         while answer.next().await.unwrap().is_some() {}
-        answer.warning()
+        answer.remarks().warning
     })
 }
 

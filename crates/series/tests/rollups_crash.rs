@@ -1,6 +1,6 @@
 //! The machine stops in the middle of rolling up, of saving late points, of deletes and of points
-//! that go: after each restart buckets say what the points say, and where these have gone nothing
-//! is missing that a sync had covered.
+//! that go: after each restart buckets say what the points say, increases over falls among it, and
+//! where these have gone nothing is missing that a sync had covered.
 //!
 //! A simulated world, from a seed: the database, its log, the task that commits and the one that
 //! rolls up are the real ones.
@@ -10,7 +10,10 @@ use plinth::{Builder, Database};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_series::workload::Random;
-use plinth_series::{Direction, Result, Retention, Rollup, Series, SeriesStore, Settings, Summary};
+use plinth_series::{
+    Direction, Result, Retention, Rollup, Series, SeriesStore, Settings, Summary, prometheus,
+};
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,8 +23,14 @@ const NAMES: [&str; 3] = ["m a=1", "m a=2", "m a=3"];
 /// For how long points are kept, if not for ever.
 const RAW: Duration = Duration::from_mins(2);
 
-/// The times of each series' points, and whether a sync covered them; every one has the value 1.
+/// The times of each series' points, and whether a sync covered them.
 type History = BTreeMap<(usize, i64), bool>;
+
+/// What a series' point of a time has, whoever writes it: a counter that begins again every seven
+/// seconds or so.
+fn value(which: usize, at: i64) -> f64 {
+    (at / SECOND * 7 + which as i64 * 13).rem_euclid(50) as f64
+}
 
 async fn open(
     env: &Env,
@@ -57,7 +66,7 @@ async fn write(
             now += random.below(4) as i64 * SECOND;
             let late = random.below(8) == 0;
             let at = if late { now - random.below(100) as i64 * SECOND } else { now };
-            series[which].append(at, 1.0)?;
+            series[which].append(at, value(which, at))?;
             history.lock().unwrap().entry((which, at)).or_insert(false);
         }
         match random.below(12) {
@@ -87,18 +96,79 @@ async fn buckets(series: &Series, step: i64) -> Result<Vec<(i64, Summary)>> {
     Ok(buckets)
 }
 
-/// Gives how many buckets were compared.
+/// Compares what buckets say of how counters increased in a minute with what points say, where all
+/// of them are known to be there. Gives how many minutes were compared.
+async fn check_increases(store: &SeriesStore, points: &History, seed: u64) -> Result<usize> {
+    const MINUTE: i64 = 60 * SECOND;
+    let Some(last) = points.keys().map(|(_, at)| *at).max() else { return Ok(0) };
+    let end = last.div_euclid(MINUTE) * MINUTE + MINUTE;
+    let begin = end - 50 * MINUTE;
+    let (query, labels) = ("increase(m[1m])", ["1", "2", "3"]);
+    let mut memory = plinth_promql::Memory::default();
+    for (which, at) in points.keys() {
+        let labels = [("__name__", "m"), ("a", labels[*which])].into_iter().collect();
+        memory.add(&labels, *at, value(*which, *at));
+    }
+    let options = plinth_promql::Options::default();
+    let answer = plinth_promql::range(&memory, query, (begin, end, MINUTE), &options).await;
+    let Ok(plinth_promql::Answered::Matrix(rows)) = answer.map(|answer| answer.value) else {
+        panic!("seed {seed}: no rows of increases");
+    };
+    let expected = rows.iter().flat_map(|row| {
+        let of = row.labels.get("a").to_string();
+        row.samples.iter().map(move |(time, value)| ((of.clone(), time / SECOND), *value))
+    });
+    let expected: BTreeMap<(String, i64), f64> = expected.collect();
+    let form = format!(
+        "query=increase%28m%5B1m%5D%29&start={}&end={}&step=60",
+        begin / SECOND,
+        end / SECOND
+    );
+    let asked = prometheus(store, "/api/v1/query_range", &[form.as_bytes()], 0).await;
+    assert_eq!(asked.0, 200, "seed {seed}: {}", asked.1);
+    let answer: Json = serde_json::from_str(&asked.1).unwrap();
+    let mut found = BTreeMap::new();
+    for row in answer["data"]["result"].as_array().unwrap() {
+        for sample in row["values"].as_array().unwrap() {
+            let value: f64 = sample[1].as_str().unwrap().parse().unwrap();
+            let of = row["metric"]["a"].as_str().unwrap().to_string();
+            found.insert((of, sample[0].as_i64().unwrap()), value);
+        }
+    }
+    let mut compared = 0;
+    for (which, of) in labels.iter().enumerate() {
+        for at in (begin..=end).step_by(MINUTE as usize) {
+            let window = (which, at - MINUTE + 1)..=(which, at);
+            if points.range(window).any(|(_, is_certain)| !is_certain) {
+                continue;
+            }
+            let place = (of.to_string(), at / SECOND);
+            let (expected, found) = (expected.get(&place), found.get(&place));
+            let is_same = match (expected, found) {
+                (Some(expected), Some(found)) => (expected - found).abs() < 1e-6,
+                (expected, found) => expected == found,
+            };
+            assert!(is_same, "seed {seed}: {place:?}: {found:?} found, {expected:?} expected");
+            compared += usize::from(found.is_some());
+        }
+    }
+    let is_from_buckets = answer["infos"].to_string().contains("answered from rollups of");
+    Ok(if is_from_buckets { compared } else { 0 })
+}
+
+/// Gives how many buckets were compared, and how many minutes' increases from such.
 async fn check(
     env: &Env,
     settings: &Settings,
     raw: Option<Duration>,
     (history, seed): (&mut History, u64),
-) -> Result<usize> {
+) -> Result<(usize, usize)> {
     let (_db, store, series) = open(env, settings, raw).await?;
     store.check_invariants().await?;
-    let mut compared = 0;
+    let (mut compared, mut there) = (0, History::new());
     for (which, series) in series.iter().enumerate() {
         let points = series.scan(.., Direction::Forward).await?.collect().await?;
+        there.extend(points.iter().map(|point| ((which, point.time), true)));
         for step in [10 * SECOND, 60 * SECOND] {
             let found = buckets(series, step).await?;
             let mut times: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
@@ -135,12 +205,13 @@ async fn check(
             history.retain(|(of, at), _| *of != which || found.contains(at));
         }
     }
-    Ok(compared)
+    let points = if raw.is_none() { &there } else { &*history };
+    Ok((compared, check_increases(&store, points, seed).await?))
 }
 
 /// Lives that each end with a crash.
 fn live_and_crash(raw: Option<Duration>) {
-    let mut compared = 0;
+    let mut compared = (0, 0);
     for seed in 0..10 {
         let simulation = Simulation::new(seed);
         let mut random = Random::new(seed);
@@ -171,14 +242,16 @@ fn live_and_crash(raw: Option<Duration>) {
             machine = simulation.restart(&machine);
             let mut history = history.lock().unwrap();
             let checked = check(&machine, &settings, raw, (&mut history, seed));
-            compared += simulation
+            let more = simulation
                 .run_until(checked)
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            compared = (compared.0 + more.0, compared.1 + more.1);
             simulation.crash(&machine);
             machine = simulation.restart(&machine);
         }
     }
-    assert!(compared > 1000, "{compared} buckets are too few to say anything");
+    assert!(compared.0 > 1000, "{} buckets are too few to say anything", compared.0);
+    assert!(compared.1 > 100, "{} increases are too few to say anything", compared.1);
 }
 
 #[test]

@@ -9,7 +9,9 @@ use common::is_near;
 use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Query, Retention, Rollup, SeriesStore, Settings, opentsdb, prometheus};
+use plinth_series::{
+    Query, Remarks, Retention, Rollup, SeriesStore, Settings, opentsdb, prometheus,
+};
 use serde_json::Value as Json;
 use std::time::Duration;
 
@@ -296,8 +298,8 @@ fn intervals_of_opentsdb_are_answered_when_their_points_have_gone() {
         for interval in ["1m", "10m", "1h"] {
             let url = format!("start={BEGIN}&end={END}&m=sum:{interval}-{aggregator}:count_total");
             let ask = |store| block_on(opentsdb(store, "/api/query", (url.as_bytes(), b""), 0));
-            let [one, other] = [ask(&plain), ask(&rolled)].map(|(status, text, warning)| {
-                assert_eq!((status, warning), (200, None), "{text}");
+            let [one, other] = [ask(&plain), ask(&rolled)].map(|(status, text, remarks)| {
+                assert_eq!((status, remarks.warning), (200, None), "{text}");
                 serde_json::from_str::<Json>(&text).unwrap()
             });
             let dps = |json: &Json| json[0]["dps"].as_object().cloned().unwrap_or_default();
@@ -323,12 +325,12 @@ fn akumulis_and_opentsdbs_answers_say_that_points_have_gone() {
         block_on(opentsdb(store, "/api/query", (url.as_bytes(), b""), 0))
     };
     for query in ["sum:1m-dev:gauge", "sum:90s-avg:gauge", "sum:gauge"] {
-        let (status, text, warning) = opentsdb(&rolled, query);
+        let (status, text, remarks) = opentsdb(&rolled, query);
         assert!(
-            status == 200 && warning.is_some_and(|why| why.contains("points have gone")),
+            status == 200 && remarks.warning.is_some_and(|why| why.contains("points have gone")),
             "{text}"
         );
-        assert_eq!(opentsdb(&plain, query).2, None, "{query}");
+        assert_eq!(opentsdb(&plain, query).2, Remarks::default(), "{query}");
     }
     // What is said is known before the first row.
     let akumuli = |store: &SeriesStore, query: &str| {
@@ -337,7 +339,7 @@ fn akumulis_and_opentsdbs_answers_say_that_points_have_gone() {
         block_on(async {
             let mut answer = store.query(&Query::parse(json.as_bytes()).unwrap()).await.unwrap();
             answer.next().await.unwrap();
-            answer.warning()
+            answer.remarks().warning
         })
     };
     let group = |step: &str| {

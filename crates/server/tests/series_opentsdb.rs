@@ -137,6 +137,61 @@ fn points_are_put_together_as_they_are_without_a_downsample() {
     assert!(dps("sum:memory").is_empty());
 }
 
+/// Grafana's editor offers each of them, and they were refused; a series without a point in a step
+/// was missing from its sum, and rates were taken of sums.
+#[test]
+fn steps_without_points_are_filled() {
+    let server = Taking::with(SeriesConfig::default());
+    // a has points in the minutes 0, 2 and 3, b in 0 and 1; it begins again in between.
+    let points = [("a", 0, 10), ("a", 2, 30), ("a", 3, 40), ("b", 0, 100), ("b", 1, 40)];
+    let points = points.map(|(host, minute, value)| {
+        let time = START + 60 * minute;
+        format!(
+            r#"{{"metric": "m", "timestamp": {time}, "value": {value}, "tags": {{"host": "{host}"}}}}"#
+        )
+    });
+    let body = format!("[{}]", points.join(","));
+    assert_eq!(server.post("/api/put", "", body.as_bytes()).status, 204);
+    let dps = |query: &str| {
+        let end = START + 299;
+        let heard = server.get(&format!("/api/query?start={START}&end={end}&m={query}"));
+        assert_eq!(heard.status, 200, "{}", heard.text());
+        let json: serde_json::Value = serde_json::from_slice(&heard.body).unwrap();
+        let of = |one: &serde_json::Value| {
+            let dps = one["dps"].as_object().unwrap().iter();
+            let minute = |time: &str| (time.parse::<i64>().unwrap() - START) / 60;
+            dps.map(|(time, value)| format!("{}:{value}", minute(time))).collect::<Vec<_>>()
+        };
+        json.as_array().unwrap().iter().map(|one| of(one).join(" ")).collect::<Vec<_>>()
+    };
+    for (query, expected) in [
+        ("sum:1m-sum:m", "0:110.0 1:60.0 2:30.0 3:40.0"),
+        ("zimsum:1m-sum:m", "0:110.0 1:40.0 2:30.0 3:40.0"),
+        ("avg:1m-sum-none:m", "0:55.0 1:30.0 2:30.0 3:40.0"),
+        ("avg:1m-sum-null:m", "0:55.0 1:40.0 2:30.0 3:40.0"),
+        ("avg:1m-sum-zero:m", "0:55.0 1:20.0 2:15.0 3:20.0"),
+        ("min:1m-sum-zero:m", "0:10.0 1:0.0 2:0.0 3:0.0"),
+        ("sum:1m-sum-nan:m%7Bhost=b%7D", r#"0:100.0 1:40.0 2:"NaN" 3:"NaN""#),
+        ("sum:1m-sum-null:m%7Bhost=b%7D", "0:100.0 1:40.0 2:null 3:null"),
+        ("sum:1m-sum-zero:m%7Bhost=b%7D", "0:100.0 1:40.0 2:0.0 3:0.0"),
+        ("none:1m-sum-null:m%7B%7D%7Bhost=a%7D", "0:10.0 1:null 2:30.0 3:40.0"),
+        (
+            "sum:1m-sum-zero:rate:m%7Bhost=a%7D",
+            "0:0.0 1:0.0 2:0.16666666666666666 3:0.16666666666666666",
+        ),
+        // b's fall isn't one of the sum.
+        ("zimsum:1m-sum:rate%7Bcounter%7D:m", "2:0.16666666666666666 3:0.16666666666666666"),
+        ("sum:0all-sum:m", "0:220.0"),
+        ("sum:0all-max-null:m%7Bhost=b%7D", "0:100.0"),
+    ] {
+        assert_eq!(dps(query), [expected], "{query}");
+    }
+    let none: [&str; 0] = [];
+    assert_eq!(dps("sum:1m-sum-zero:m%7Bhost=c%7D"), none);
+    let heard = server.get("/api/query?start=1&m=sum:1m-avg-five:m");
+    assert!(heard.status == 400 && heard.text().contains("null or zero"), "{}", heard.text());
+}
+
 #[test]
 fn names_are_suggested() {
     let server = start();
@@ -307,5 +362,8 @@ fn a_header_says_that_points_have_gone_that_no_rollup_has() {
     let there = [akumuli(&group("5m")), opentsdb("sum:5m-max")];
     for heard in there {
         assert!(!is_warned(&heard) && heard.text().contains("299"), "{}", heard.text());
+        let info = "x-plinth-info: answered from rollups of 5m\r\n";
+        assert!(heard.head.contains(info), "{}", heard.head);
     }
+    assert!(!akumuli(&select).head.contains("x-plinth-info"));
 }

@@ -364,7 +364,7 @@ impl<S: Source> Evaluator<'_, S> {
     /// Says once of each selector where its points come from.
     pub(super) fn tell_source(&mut self, told: Told, span: &Range<usize>) {
         if let Some(every) = told.every {
-            let every = crate::format::Duration(every);
+            let every = crate::format_duration(every);
             self.told.inform(format!("answered from rollups of {every}"), span);
         }
         if told.are_missing {

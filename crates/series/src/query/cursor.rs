@@ -8,7 +8,7 @@ use super::error::QueryResult;
 use super::filter::ValueFilter;
 use super::range::Range;
 use crate::event::Events;
-use crate::store::{Found, GroupStream, PointStream, SeriesStore};
+use crate::store::{Found, GroupStream, Origin, PointStream, SeriesStore};
 use crate::tree::{Direction, Summary};
 use crate::value::{Points, Value};
 use std::ops::Bound;
@@ -92,9 +92,9 @@ pub(crate) trait Item: Sized + Clone + Send {
     /// How many points the stream itself holds.
     fn points_held(stream: &Self::Stream) -> usize;
 
-    /// Whether points have gone that were asked for, and nothing is in their place.
-    fn are_missing(_: &Self::Stream) -> bool {
-        false
+    /// Where they come from, before any was asked for.
+    fn origin(_: &Self::Stream) -> Origin {
+        Origin::default()
     }
 
     /// Bytes that the items of a block take besides themselves.
@@ -148,8 +148,8 @@ impl Item for Value {
         stream.points.points_held()
     }
 
-    fn are_missing(stream: &ValueStream) -> bool {
-        stream.points.are_missing()
+    fn origin(stream: &ValueStream) -> Origin {
+        stream.points.origin()
     }
 
     fn fold(&mut self, _: &Self) -> bool {
@@ -213,8 +213,8 @@ impl Item for Summary {
         stream.points_held()
     }
 
-    fn are_missing(stream: &GroupStream) -> bool {
-        stream.are_missing()
+    fn origin(stream: &GroupStream) -> Origin {
+        stream.origin()
     }
 
     fn fold(&mut self, other: &Self) -> bool {

@@ -14,7 +14,7 @@
 use super::cursor::{Block, Extent, Item, What};
 use super::error::{QueryError, QueryResult};
 use super::member::Member;
-use crate::store::{SERIES_AT_ONCE, SeriesStore, Share};
+use crate::store::{Origin, SERIES_AT_ONCE, SeriesStore, Share};
 use crate::tree::Span;
 use crate::value::Value;
 use std::cmp::Reverse;
@@ -180,8 +180,8 @@ pub(crate) struct Merge<T: Item> {
     emptied: Option<usize>,
     held: Weight,
     share: Share,
-    /// Whether points have gone of any that was opened, and nothing is in their place.
-    pub(crate) are_missing: bool,
+    /// Where what was opened comes from.
+    pub(crate) origin: Origin,
 }
 
 impl<T: Item> Merge<T> {
@@ -214,7 +214,7 @@ impl<T: Item> Merge<T> {
             emptied: None,
             held: Weight::default(),
             share: Share::new(store),
-            are_missing: false,
+            origin: Origin::default(),
         })
     }
 
@@ -229,7 +229,7 @@ impl<T: Item> Merge<T> {
             let Some(member) = self.waiting.pop() else { break };
             let what = &self.what[member.column];
             let stream = T::open(&self.store, &member.found, what, &self.extent).await?;
-            self.are_missing |= T::are_missing(&stream);
+            self.origin = self.origin.with(T::origin(&stream));
             let (line, column) = (member.line, member.column);
             let (block, counted) = (Block::default(), Weight::default());
             self.reading.push(Reading { line, column, stream, block, at: 0, counted });

@@ -31,6 +31,7 @@ mod parse;
 mod plan;
 mod prometheus;
 mod range;
+mod remarks;
 mod source;
 
 pub use apply::FUNCTION_NAMES;
@@ -42,6 +43,7 @@ pub use parse::Query;
 pub use prometheus::{
     ChunkStream, Export, RemoteRead, delete_series, form_pairs, is_prometheus, prometheus,
 };
+pub use remarks::Remarks;
 
 use crate::store::{SeriesStore, Share};
 use crate::value::Value;
@@ -222,8 +224,8 @@ impl Answer {
 
     /// What is to be said of it beside its rows, as far as it has come: of one that is ordered by
     /// time all of it is known when there is a first piece.
-    pub fn warning(&self) -> Option<&'static str> {
-        self.source.are_missing().then_some(GONE)
+    pub fn remarks(&self) -> Remarks {
+        Remarks::of(self.source.origin(), GONE)
     }
 
     /// Whether it is known that no piece comes any more.

@@ -12,7 +12,7 @@ use super::merge::{Bounds, Merge, Rows};
 use super::parse::{Func, Kind, Order, Query, RowFilter, Where};
 use super::plan::{self, Plan};
 use crate::name::Name;
-use crate::store::{Known, Listing, SERIES_AT_ONCE, SeriesStore, Share};
+use crate::store::{Known, Listing, Origin, SERIES_AT_ONCE, SeriesStore, Share};
 use crate::tree::{Span, Summary};
 use crate::value::Value;
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ pub(super) enum Source {
         extent: Extent,
         members: VecDeque<Member>,
         funcs: Vec<Func>,
-        are_missing: bool,
+        origin: Origin,
     },
     /// Names that were found.
     Found(std::vec::IntoIter<Name>),
@@ -77,8 +77,8 @@ pub(super) struct Sequence<T: Item> {
     bounds: Bounds,
     waiting: VecDeque<Member>,
     merge: Option<Merge<T>>,
-    /// Whether points have gone of a series of those merges that are over.
-    are_missing: bool,
+    /// Where what those merges gave comes from that are over.
+    origin: Origin,
 }
 
 impl<T: Item> Sequence<T> {
@@ -88,7 +88,7 @@ impl<T: Item> Sequence<T> {
                 if let Some(rows) = merge.next().await? {
                     return Ok(Some(rows));
                 }
-                self.are_missing |= merge.are_missing;
+                self.origin = self.origin.with(merge.origin);
                 self.merge = None;
             }
             let Some(first) = self.waiting.front().map(|member| member.line) else {
@@ -105,8 +105,8 @@ impl<T: Item> Sequence<T> {
         }
     }
 
-    fn are_missing(&self) -> bool {
-        self.are_missing || self.merge.as_ref().is_some_and(|merge| merge.are_missing)
+    fn origin(&self) -> Origin {
+        self.merge.as_ref().map_or(self.origin, |merge| self.origin.with(merge.origin))
     }
 }
 
@@ -154,7 +154,7 @@ impl Source {
                 extent: Extent::new(query.range),
                 members: parts.members,
                 funcs: plan.funcs,
-                are_missing: false,
+                origin: Origin::default(),
             },
         };
         Ok((source, names, share))
@@ -190,14 +190,15 @@ impl Source {
         Self::List { store: store.clone(), listing, prefix, after: None, is_end: false }
     }
 
-    /// Whether points have gone that were asked for, and nothing is in their place, as far as it
-    /// has come.
-    pub(super) fn are_missing(&self) -> bool {
+    /// Where what it gives comes from, as far as it has come.
+    pub(super) fn origin(&self) -> Origin {
         match self {
-            Self::Values(rows) | Self::Points { rows, .. } => rows.are_missing(),
-            Self::Groups { rows, .. } | Self::Joined { rows, .. } => rows.are_missing(),
-            Self::Aggregates { are_missing, .. } => *are_missing,
-            Self::Texts(_) | Self::Found(_) | Self::All { .. } | Self::List { .. } => false,
+            Self::Values(rows) | Self::Points { rows, .. } => rows.origin(),
+            Self::Groups { rows, .. } | Self::Joined { rows, .. } => rows.origin(),
+            Self::Aggregates { origin, .. } => *origin,
+            Self::Texts(_) | Self::Found(_) | Self::All { .. } | Self::List { .. } => {
+                Origin::default()
+            }
         }
     }
 
@@ -224,13 +225,13 @@ impl Source {
                 Ok(rows
                     .map(|rows| Batch::Values(function_of_each(rows, *func, filters, is_backward))))
             }
-            Self::Aggregates { store, extent, members, funcs, are_missing } => {
+            Self::Aggregates { store, extent, members, funcs, origin } => {
                 if members.is_empty() {
                     return Ok(None);
                 }
-                let Known { found, are_missing: more } =
-                    aggregates(store, extent, members, funcs).await?;
-                *are_missing |= more;
+                let aggregates = aggregates(store, extent, members, funcs).await?;
+                let Known { found, origin: more } = aggregates;
+                *origin = origin.with(more);
                 Ok(Some(Batch::Values(found)))
             }
             Self::Found(names) => {
@@ -278,7 +279,7 @@ impl Parts<'_> {
             bounds: self.bounds,
             waiting: self.members,
             merge: None,
-            are_missing: false,
+            origin: Origin::default(),
         };
         if sequence.order == Order::Time {
             let members = std::mem::take(&mut sequence.waiting).into();
@@ -420,7 +421,7 @@ async fn aggregates(
     members: &mut VecDeque<Member>,
     funcs: &[Func],
 ) -> QueryResult<Known<Rows<Value>>> {
-    let (mut rows, mut are_missing) = (Rows::new(1), false);
+    let (mut rows, mut origin) = (Rows::new(1), Origin::default());
     for _ in 0..LINES {
         let Some(line) = members.front().map(|member| member.line) else { break };
         let mut sum: Option<Summary> = None;
@@ -429,7 +430,7 @@ async fn aggregates(
             let Some(member) = members.pop_front_if(|member| member.line == line) else { break };
             let series = store.reading(&member.found);
             let summary = series.known_aggregate(Span::new(extent.bounds)).await?;
-            are_missing |= summary.are_missing;
+            origin = origin.with(summary.origin);
             sum = match (sum, summary.found) {
                 (Some(sum), Some(summary)) => Some(together(&sum, &summary)),
                 (sum, summary) => sum.or(summary),
@@ -442,5 +443,5 @@ async fn aggregates(
             rows.cells.push(Some(value_of(&summary, func, extent.is_backward())));
         }
     }
-    Ok(Known { found: rows, are_missing })
+    Ok(Known { found: rows, origin })
 }

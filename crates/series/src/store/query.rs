@@ -5,6 +5,7 @@
 
 use super::Series;
 use super::merged::Merged;
+use super::origin::Origin;
 use super::rolled::{Fit, GoneCheck, Parts, Read};
 use crate::error::Result;
 use crate::rollup::Needed;
@@ -22,14 +23,14 @@ pub struct PointStream {
 /// The buckets of a series.
 pub struct GroupStream {
     parts: Parts,
+    from: Origin,
     groups: Groups,
 }
 
-/// What a question about a span came to, and whether points of it have gone for which there are no
-/// buckets that answer it.
+/// What a question about a span came to, and where that comes from.
 pub(crate) struct Known<T> {
     pub(crate) found: T,
-    pub(crate) are_missing: bool,
+    pub(crate) origin: Origin,
 }
 
 impl Series {
@@ -81,7 +82,7 @@ impl Series {
             }
             false => parts,
         };
-        let are_missing = parts.are_missing;
+        let origin = parts.origin();
         let mut sum: Option<Summary> = None;
         let mut add = |summary: &Summary| match &mut sum {
             Some(sum) => sum.add(summary),
@@ -96,7 +97,7 @@ impl Series {
                 Read::Buckets(buckets, _) => buckets.summaries(false, &mut add),
             }
         }
-        Ok(Known { found: sum, are_missing })
+        Ok(Known { found: sum, origin })
     }
 
     /// The summaries of the range's buckets of `step` nanoseconds each, oldest first, without those
@@ -115,7 +116,7 @@ impl Series {
         let fits = |every: i64| within(is_multiple(origin, every) && is_multiple_of(step, every));
         let of_all = (fits, Needed::SUMMARIES);
         let parts = Parts::new(self, span, Direction::Forward, of_all).await?;
-        Ok(GroupStream { parts, groups: Groups::new(origin, step) })
+        Ok(GroupStream { from: parts.origin(), parts, groups: Groups::new(origin, step) })
     }
 
     /// The same with the newest bucket first. Buckets are counted down from the range's last
@@ -138,7 +139,7 @@ impl Series {
         };
         let of_all = (fits, Needed::SUMMARIES);
         let parts = Parts::new(self, span, Direction::Backward, of_all).await?;
-        Ok(GroupStream { parts, groups: Groups::backward(origin, step) })
+        Ok(GroupStream { from: parts.origin(), parts, groups: Groups::backward(origin, step) })
     }
 
     /// The parts of a span, in the order of time: buckets where their length fits what is asked,
@@ -159,9 +160,10 @@ impl PointStream {
         self.merged.points_held()
     }
 
-    /// Whether points of the range had gone before, of which there are buckets at most.
-    pub(crate) fn are_missing(&self) -> bool {
-        self.gone_check.as_ref().is_some_and(|gone_check| gone_check.are_missing)
+    /// Where they come from: no buckets are points.
+    pub(crate) fn origin(&self) -> Origin {
+        let gone_check = self.gone_check.as_ref();
+        Origin { are_missing: gone_check.is_some_and(|check| check.are_missing), every: None }
     }
 
     /// The next points, a few thousand at most, ascending by time whatever the direction. `None` at
@@ -213,9 +215,9 @@ impl PointStream {
 }
 
 impl GroupStream {
-    /// Whether points have gone, and no buckets are in their place.
-    pub(crate) fn are_missing(&self) -> bool {
-        self.parts.are_missing
+    /// Where they come from.
+    pub(crate) fn origin(&self) -> Origin {
+        self.from
     }
 
     /// How many points it holds that have not been looked at.

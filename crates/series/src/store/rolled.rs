@@ -24,6 +24,7 @@
 use super::keys::Keys;
 use super::merged::Merged;
 use super::nodes::Reader;
+use super::origin::Origin;
 use super::raw::aligned;
 use super::rolls::{Change, State, spans};
 use super::{Role, Series, Shared};
@@ -183,6 +184,11 @@ impl Parts {
         }
         parts.stretches = stretches.into();
         Ok(parts)
+    }
+
+    /// Where what it gives comes from, before anything was asked for.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { are_missing: self.are_missing, every: self.every() }
     }
 
     /// The length of the longest buckets among the parts, if there are any.

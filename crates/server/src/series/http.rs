@@ -569,8 +569,8 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
     let by_address = ["/api/query", "/api/suggest", LOOKUP].contains(&path);
     if head.method == Method::GET && by_address || is_opentsdb(path, text) {
         let url = head.uri.query().unwrap_or_default().as_bytes();
-        let (status, text, warning) = opentsdb(store, path, (url, text), now(hub)).await;
-        return json_told(status, text).warned(warning);
+        let (status, text, remarks) = opentsdb(store, path, (url, text), now(hub)).await;
+        return json_told(status, text).remarked(remarks);
     }
     if path == RemoteRead::PATH {
         return read_here(hub, store, text).await;
@@ -734,11 +734,11 @@ async fn begun(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Que
     let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
     let mut work = Work::new(&hub.asking, Made::Rows(Box::new(answer)));
     let first = work.answer.next().await?;
-    let warning = work.answer.warning();
+    let remarks = work.answer.remarks();
     // What is all there goes out at once, with its length.
     let rest = (!work.answer.is_ended()).then_some(work);
     let state = first.map_or(State::End, |first| State::Text(first.into(), rest));
-    Ok(Answered::of(kind, state).warned(warning))
+    Ok(Answered::of(kind, state).remarked(remarks))
 }
 
 /// A request's body, if it has at most so many bytes. What comes then is ours to do: the sender's

@@ -10,7 +10,7 @@ use super::pulse::Asking;
 use super::throttle::Payer;
 use crate::http::Patience;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use plinth_series::{Answer, ChunkStream, Export, QueryError, QueryResult};
+use plinth_series::{Answer, ChunkStream, Export, QueryError, QueryResult, Remarks};
 use plinth_types::{Bytes, Error};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,10 +51,10 @@ impl Made {
     }
 
     /// What is to be said of it beside what is in it.
-    pub(super) fn warning(&self) -> Option<&'static str> {
+    pub(super) fn remarks(&self) -> Remarks {
         match self {
-            Self::Rows(answer) => answer.warning(),
-            Self::Lines(_) | Self::Chunks(_) => None,
+            Self::Rows(answer) => answer.remarks(),
+            Self::Lines(_) | Self::Chunks(_) => Remarks::default(),
         }
     }
 

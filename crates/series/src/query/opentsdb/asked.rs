@@ -37,15 +37,27 @@ pub(super) struct One {
 /// How series of a group become one.
 pub(super) struct Aggregate {
     pub(super) operator: Operator,
-    /// Whether a series has a value between its points, too, as far as these aren't downsampled.
+    /// Whether a series has a value between its points, or its steps, too.
     pub(super) is_interpolated: bool,
 }
 
 /// How the points of each step become one.
 pub(super) struct Downsample {
-    /// Nanoseconds.
-    pub(super) step: i64,
+    /// Nanoseconds; `None` for one step from the start to the end.
+    pub(super) step: Option<i64>,
     pub(super) sample: Operator,
+    pub(super) fill: Fill,
+}
+
+/// What a step has in which there is no point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fill {
+    /// The step is left out.
+    None,
+    /// A value that is no number, told as a text, or as JSON's null.
+    Nan,
+    Null,
+    Zero,
 }
 
 /// A function of PromQL, and the number that it takes before its series.
@@ -275,19 +287,29 @@ impl Aggregate {
 }
 
 impl Downsample {
-    /// `interval-function[-none]`.
+    /// `interval-function[-fill]`; the interval may be `0all`.
     fn of_text(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("downsample={text}: {why}");
         let mut parts = text.split('-');
         let (step, sample) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let step = span(step).filter(|step| *step >= MILLISECOND);
-        let step = step.ok_or_else(|| format!("downsample={text}: no such interval"))?;
-        let fill = parts.next().unwrap_or("none");
-        if fill != "none" {
-            return Err(format!("downsample={text}: what is not there is left out (none)"));
+        let is_all = step.strip_suffix("all").is_some_and(|digits| digits.parse::<u32>().is_ok());
+        let step = match span(step).filter(|step| *step >= MILLISECOND) {
+            None if is_all => None,
+            None => return Err(wrong("no such interval")),
+            step => step,
+        };
+        let sample = Operator::over_time(sample).ok_or_else(|| wrong("no such function"))?;
+        let fill = match parts.next().unwrap_or("none") {
+            "none" => Fill::None,
+            "nan" => Fill::Nan,
+            "null" => Fill::Null,
+            "zero" => Fill::Zero,
+            _ => return Err(wrong("steps are filled with none, nan, null or zero")),
+        };
+        match parts.next() {
+            None => Ok(Self { step, sample, fill }),
+            Some(_) => Err(wrong("interval-function-fill is expected")),
         }
-        let sample = Operator::over_time(sample)
-            .ok_or_else(|| format!("downsample={text}: no such function"))?;
-        Ok(Self { step, sample })
     }
 }
 
@@ -446,6 +468,20 @@ mod tests {
     }
 
     #[test]
+    fn steps_are_read_with_what_fills_them() {
+        let of = |text: &str| {
+            let read = Downsample::of_text(text).unwrap();
+            (read.step, read.sample.name, read.fill)
+        };
+        let minute = Some(60 * SECOND);
+        assert_eq!(of("1m-avg"), (minute, "avg_over_time", Fill::None));
+        assert_eq!(of("1m-sum-none"), (minute, "sum_over_time", Fill::None));
+        assert_eq!(of("1m-max-nan"), (minute, "max_over_time", Fill::Nan));
+        assert_eq!(of("60s-p99-null"), (minute, "quantile_over_time", Fill::Null));
+        assert_eq!(of("0all-sum-zero"), (None, "sum_over_time", Fill::Zero));
+    }
+
+    #[test]
     fn queries_become_selectors() {
         let of = |text: &str| One::of_text(text).map(|one| (one.selector(), one.by.join(",")));
         let selector = |text: &str| text.to_owned();
@@ -474,7 +510,9 @@ mod tests {
             ("cpu", "is expected"),
             ("sum:1x-avg:cpu", "no such interval"),
             ("sum:1m-what:cpu", "no such function"),
-            ("sum:1m-avg-zero:cpu", "left out"),
+            ("sum:1m-avg-five:cpu", "none, nan, null or zero"),
+            ("sum:1m-avg-zero-zero:cpu", "interval-function-fill"),
+            ("sum:all-avg:cpu", "no such interval"),
             ("what:1m-avg:cpu", "no such aggregator"),
             ("sum:1m-avg:cpu{host}", "key=value"),
             ("sum:1m-avg:cpu.*", "named whole"),

@@ -2,28 +2,22 @@
 //! time (`/api/query`), and which names there are (`/api/suggest`, `/api/search/lookup`,
 //! `/api/aggregators`).
 //!
-//! A query becomes an expression of PromQL: the points of each step become one, by the function of
-//! its `downsample`, then series with the same tags become one, by the aggregator.
-//!
-//! ```text
-//!   sum:1m-avg:cpu{host=*}  -->  sum by ("host") (avg_over_time({__name__="cpu","host"=~".+"}[60000ms]))
-//! ```
-//!
-//! A step has its first nanosecond and not that of the next one, and its beginning for its time, as
-//! OpenTSDB's have. Where a series has no point in a step it has no part in it: nothing is
-//! interpolated, so the answers are those of OpenTSDB where all series have points in all steps.
-//! Without a downsample points are put together as they are (`raw`).
+//! The points of a step become one by an expression of PromQL, then series of a group become one
+//! (`stepped`). Without a downsample points are put together as they are (`raw`).
 
 mod asked;
 mod lookup;
+mod merge;
 mod raw;
+mod stepped;
 
 use super::held::HeldText;
 use super::prometheus::{Deadline, MAX_SAMPLES, StoreSource, form_pairs, labels_of};
+use super::remarks::Remarks;
 use crate::name::{plain, written};
 use crate::store::{Listing, SeriesStore, Share};
-use asked::{Asked, Downsample, One, Operator, Rate, quoted};
-use plinth_promql::{Answered, Error, Labels, NAME, Options, Row, Sample, Source, parse_selector};
+use asked::{Asked, Fill, One, Rate};
+use plinth_promql::{Error, Labels, NAME, Options, Sample, Source, parse_selector};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -98,26 +92,26 @@ pub async fn opentsdb(
     path: &str,
     (url, body): (&[u8], &[u8]),
     now: i64,
-) -> (u16, HeldText, Option<&'static str>) {
+) -> (u16, HeldText, Remarks) {
     let body = if body.is_empty() { Ok(Json::Null) } else { serde_json::from_slice(body) };
     let answered = match body {
         Err(why) => Err(Failure::Asked(format!("no JSON: {why}"))),
         Ok(body) if path == "/api/suggest" => {
-            suggest(store, &form_pairs(url), &body).await.map(|text| (text, false))
+            suggest(store, &form_pairs(url), &body).await.map(unremarked)
         }
         Ok(body) if path == LOOKUP => {
-            lookup::lookup(store, &form_pairs(url), &body).await.map(|text| (text, false))
+            lookup::lookup(store, &form_pairs(url), &body).await.map(unremarked)
         }
         Ok(body) => match asked(url, &body, now) {
             Ok(asked) => query(store, &asked).await,
             Err(why) => Err(Failure::Asked(why)),
         },
     };
-    let held = answered.and_then(|(answer, are_missing)| {
-        HeldText::count(store, answer).map(|held| (held, are_missing)).map_err(Failure::Source)
+    let held = answered.and_then(|(answer, remarks)| {
+        HeldText::count(store, answer).map(|held| (held, remarks)).map_err(Failure::Source)
     });
     match held {
-        Ok((answer, are_missing)) => (200, answer, are_missing.then_some(GONE)),
+        Ok((answer, remarks)) => (200, answer, remarks),
         Err(why) => {
             let status = match why {
                 Failure::Timeout(_) | Failure::Source(_) => 503,
@@ -125,9 +119,14 @@ pub async fn opentsdb(
             };
             let why = why.to_string();
             let text = json!({ "error": { "code": status, "message": why } }).to_string();
-            (status, HeldText::short(store, text), None)
+            (status, HeldText::short(store, text), Remarks::default())
         }
     }
+}
+
+/// A text of which there is nothing to be said.
+fn unremarked(text: String) -> (String, Remarks) {
+    (text, Remarks::default())
 }
 
 /// What is asked for, in the body, or in the address if there is none.
@@ -145,12 +144,11 @@ fn asked(url: &[u8], body: &Json, now: i64) -> Result<Asked, String> {
 pub fn opentsdb_expressions((url, body): (&[u8], &[u8]), now: i64) -> Result<Vec<String>, String> {
     let body = if body.is_empty() { Ok(Json::Null) } else { serde_json::from_slice(body) };
     let asked = asked(url, &body.map_err(|why| why.to_string())?, now)?;
-    Ok(asked.queries.iter().map(|one| one.expression(&one.selector())).collect())
+    Ok(asked.queries.iter().map(|one| one.expression(&asked)).collect())
 }
 
-/// Answers all queries of a request, which have one time and one budget together; and whether
-/// points have gone that were asked for.
-async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, bool), Failure> {
+/// Answers all queries of a request, which have one time and one budget together.
+async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, Remarks), Failure> {
     let options = Options::default();
     let max_visits = options.max_visits / asked.queries.len().max(1) as u64;
     let mut answer = Answering {
@@ -162,10 +160,14 @@ async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, bool), Fai
         text: String::from("["),
     };
     for one in &asked.queries {
-        answer.one(asked, one).await?;
+        let matchers = parse_selector(&one.selector()).map_err(Error::Parse)?;
+        match &one.downsample {
+            Some(downsample) => answer.one_stepped(asked, (one, downsample), &matchers).await?,
+            None => answer.one_raw(asked, one, &matchers).await?,
+        }
     }
     answer.text.push(']');
-    Ok((answer.text, answer.source.are_missing()))
+    Ok((answer.text, Remarks::of(answer.source.origin(), GONE)))
 }
 
 /// An answer that is being made.
@@ -180,35 +182,6 @@ struct Answering<'a> {
 }
 
 impl Answering<'_> {
-    /// Appends the series that one query comes to.
-    async fn one(&mut self, asked: &Asked, one: &One) -> Result<(), Failure> {
-        let selector = one.selector();
-        let matchers = parse_selector(&selector).map_err(Error::Parse)?;
-        let Some(Downsample { step, .. }) = one.downsample else {
-            return self.one_raw(asked, one, &matchers).await;
-        };
-        let groups = self.groups(one, &matchers).await?;
-        let bucket = |time: i64| time.div_euclid(step).saturating_mul(step);
-        let last = |bucket: i64| bucket.saturating_add(step - 1);
-        let steps = (last(bucket(asked.start)), last(bucket(asked.end)), step);
-        let text = one.expression(&selector);
-        let answer = plinth_promql::range(&self.source, &text, steps, &self.options).await?;
-        let Answered::Matrix(series) = answer.value else {
-            return Err(Failure::Execution("the query came to no series".to_owned()));
-        };
-        // Its expressions sum and count points, which come to numbers or nothing.
-        for Row { labels, mut samples, .. } in series {
-            let group = groups.get(&one.group(&labels)).cloned().unwrap_or_default();
-            // The time of a step is its beginning, that of an evaluation its end.
-            samples.iter_mut().for_each(|(time, _)| *time -= step - 1);
-            if let Some(rate) = &one.rate {
-                samples = rated(rate, &samples);
-            }
-            self.append(asked, one, (&group, &samples)).await?;
-        }
-        Ok(())
-    }
-
     /// Appends a series, within the bounds.
     async fn append(
         &mut self,
@@ -264,7 +237,13 @@ fn write(out: &mut String, one: &One, group: &Group, (samples, unit): (&[Sample]
     out.extend([r#"{"aggregateTags":"#, &json!(group.different).to_string(), r#","dps":{"#]);
     // Of points that would have one time in this unit the last one counts.
     let mut before = None;
-    for (time, value) in samples.iter().filter(|sample| sample.1.is_finite()) {
+    for (time, value) in samples {
+        let value = match one.downsample.as_ref().map(|downsample| downsample.fill) {
+            _ if value.is_finite() => Json::from(*value).to_string(),
+            Some(Fill::Nan) if value.is_nan() => r#""NaN""#.to_owned(),
+            Some(Fill::Null) if value.is_nan() => "null".to_owned(),
+            _ => continue,
+        };
         let time = time.div_euclid(unit);
         match before {
             Some((known, place)) if known == time => out.truncate(place),
@@ -272,7 +251,7 @@ fn write(out: &mut String, one: &One, group: &Group, (samples, unit): (&[Sample]
             None => {}
         }
         before = Some((time, out.len()));
-        out.extend(["\"", &time.to_string(), "\":", &Json::from(*value).to_string()]);
+        out.extend(["\"", &time.to_string(), "\":", &value]);
     }
     let (metric, tags) = (json!(one.metric).to_string(), json!(group.same).to_string());
     out.extend([r#"},"metric":"#, &metric, r#","tags":"#, &tags, "}"]);
@@ -307,19 +286,6 @@ impl Group {
 }
 
 impl One {
-    /// The expression for all of its steps, or where there are none its series.
-    fn expression(&self, selector: &str) -> String {
-        let Some(Downsample { step, sample }) = &self.downsample else {
-            return selector.to_owned();
-        };
-        let sampled = sample.of(&format!("{selector}[{}ms]", step / MILLISECOND), "");
-        let by: Vec<String> = self.by.iter().map(|label| quoted(label)).collect();
-        match &self.aggregate {
-            Some(aggregate) => aggregate.operator.of(&sampled, &format!(" by ({}) ", by.join(","))),
-            None => sampled,
-        }
-    }
-
     /// The labels of the group that a series is in.
     fn group(&self, labels: &Labels) -> Labels {
         let is_kept = |label: &str| match self.aggregate {
@@ -327,15 +293,6 @@ impl One {
             None => label != NAME,
         };
         labels.iter().filter(|(label, _)| is_kept(label)).collect()
-    }
-}
-
-impl Operator {
-    fn of(&self, what: &str, by: &str) -> String {
-        match self.number {
-            Some(number) => format!("{}{by}({number}, {what})", self.name),
-            None => format!("{}{by}({what})", self.name),
-        }
     }
 }
 

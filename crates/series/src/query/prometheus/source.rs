@@ -9,7 +9,9 @@ use super::summed::{Summed, sample};
 use crate::name::{Name, plain, written};
 use crate::record::Kind;
 use crate::rollup::{Joined, Needed};
-use crate::store::{Fit, Found, Listing, Parts, Read, SERIES_AT_ONCE, Series, SeriesStore, Share};
+use crate::store::{
+    Fit, Found, Listing, Origin, Parts, Read, SERIES_AT_ONCE, Series, SeriesStore, Share,
+};
 use crate::tree::{Piece, Span, Summary};
 use plinth_env::reply::promise;
 use plinth_promql::{
@@ -18,7 +20,7 @@ use plinth_promql::{
 };
 use std::collections::HashMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -92,8 +94,8 @@ pub(in crate::query) struct StoreSource<'a> {
     most: usize,
     /// Whether any series has native histograms, once somebody has looked.
     has_histograms: OnceLock<bool>,
-    /// Whether points have gone of a series that was read, and nothing is in their place.
-    are_missing: AtomicBool,
+    /// Where what was read comes from.
+    origin: Mutex<Origin>,
 }
 
 /// What a query holds, in bytes.
@@ -113,10 +115,10 @@ impl Held {
 impl<'a> StoreSource<'a> {
     pub(in crate::query) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
         let deadline = Deadline::within(store, timeout);
-        let (has_histograms, are_missing) = (OnceLock::new(), AtomicBool::new(false));
+        let (has_histograms, origin) = (OnceLock::new(), Mutex::default());
         let share = Mutex::new(Held { share: Share::new(store), values: 0, series: 0 });
         let turn = AtomicU64::new(nanoseconds(store.env().now()));
-        Self { store, share, deadline, turn, most: MAX_SERIES, has_histograms, are_missing }
+        Self { store, share, deadline, turn, most: MAX_SERIES, has_histograms, origin }
     }
 
     /// For an expression at one time: how many series there may be is said by what they take.
@@ -128,14 +130,15 @@ impl<'a> StoreSource<'a> {
         self.share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether points have gone that were asked for, as far as series were read.
-    pub(in crate::query) fn are_missing(&self) -> bool {
-        self.are_missing.load(Ordering::Relaxed)
+    /// Where what was read so far comes from.
+    pub(in crate::query) fn origin(&self) -> Origin {
+        *self.origin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what has gone of points that are to be read.
+    /// Notes where points come from that are to be read.
     fn noted(&self, points: Points) -> Points {
-        self.are_missing.fetch_or(points.parts.are_missing, Ordering::Relaxed);
+        let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
+        *origin = origin.with(points.parts.origin());
         points
     }
 
