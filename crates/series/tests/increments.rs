@@ -250,6 +250,35 @@ fn increments_of_a_damaged_series_keep_no_others_back() {
     );
 }
 
+/// The newest point may be older than what leaves end with, some of which was deleted: each of
+/// several increments of a page was added to the same point then. And one is added to a point that
+/// came with it, over one that a leaf has.
+#[test]
+fn increments_are_added_to_those_before_them_also_where_leaves_end_later() {
+    let db = database();
+    let store = open(&db);
+    assert_eq!(sum(&store, &[(1, 1), (2, 1), (3, 1), (4, 1)]), "");
+    block_on(store.take_in()).unwrap();
+    let series = block_on(store.series("m_total")).unwrap();
+    block_on(series.delete_range(3..=4)).unwrap();
+    assert_eq!(sum(&store, &[(3, 1), (4, 1)]), "");
+    let poster = block_on(SeriesStore::post(&db, settings())).unwrap();
+    assert_eq!(sum(&poster, &[(5, 1)]), "");
+    let expected = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)];
+    assert_eq!(values(&store, "m_total"), integers(&expected));
+    // A leaf ends with the last one, over which a point lies.
+    assert_eq!(sum(&store, &[(6, 1), (7, 1), (8, 1)]), "");
+    block_on(store.take_in()).unwrap();
+    let posted = block_on(poster.series("m_total")).unwrap();
+    posted.append(8, 100_i64).unwrap();
+    block_on(poster.sync()).unwrap();
+    assert_eq!(sum(&poster, &[(9, 1), (10, 1)]), "");
+    block_on(store.take_in()).unwrap();
+    let found = values(&store, "m_total");
+    assert_eq!(found[7..], integers(&[(8, 100), (9, 101), (10, 102)]));
+    block_on(store.check_invariants()).unwrap();
+}
+
 /// Increments of a series whose newest point can't be read wait aside, in their order, and points
 /// that came behind them with them; what is in memory of it waits there, too.
 #[test]

@@ -129,7 +129,7 @@ static FUNCTIONS: [Function; 45] = [
     }),
     function("toDuration", (1, 1), |_, given| Ok(Value::Duration((number(given)? * 1e9) as i64))),
     function("args", (0, MANY), |run, given| {
-        run.visit(given.len())?;
+        run.visit(4 * given.len())?;
         let depth = |value: &Value| if let Value::Arguments(_, depth) = value { *depth } else { 0 };
         let depth = given.iter().map(depth).max().unwrap_or(0) + 1;
         if depth > MAX_ARGUMENTS {

@@ -103,6 +103,7 @@ impl Run<'_> {
     /// Another template, over what it is given.
     fn template(&mut self, name: &str, data: Option<&Pipeline>, dot: &Value) -> Result<Flow, Stop> {
         let data = data.map_or(Ok(Value::Nil), |data| self.pipeline(data, dot))?;
+        self.context.visit(name.len() / 64)?;
         let tree = self.tree;
         let Some(nodes) = tree.defined.get(name) else {
             return Err(Stop::Wrong(format!("template {name:?} not defined")));

@@ -27,7 +27,6 @@ use super::names::POSTED_END;
 use super::record_mail::Mailed;
 use super::{Cell, Place, Series, Shared, Standing, lock, names, retry};
 use crate::error::{Error, Result};
-use crate::name::Name;
 use crate::record::{Kind, Record};
 use crate::value::Point;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
@@ -36,8 +35,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Rows that are taken in at a time.
+/// Rows that are taken in at a time; and bytes of records that they come to, beyond which no more
+/// of them are.
 const ROWS: usize = 64;
+const PAGE_BYTES: usize = 8 << 20;
 
 /// Whether anything waits, as `tr` sees it.
 pub(super) async fn has_any(tr: &Transaction, keys: &Keys) -> plinth_types::Result<bool> {
@@ -116,70 +117,65 @@ pub(super) async fn take_rows(
     of: Option<&Whose>,
     open: impl Fn(&[u8]) -> Result<Opened>,
 ) -> Result<Option<Taken>> {
-    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(None) };
-    // Stamps ascend with the versions of commits, and all of them up to the version of the read
-    // were there: none can come in between.
-    let bytes = rows.iter().map(|row| row.value.len() as i64).sum();
-    let (first, end) = (first.key.clone(), key_after(&last.key));
-    let (mut aside, mut mailed) = (Aside::default(), Mailed::default());
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let is_of_series = matches!(of, Some(Whose::Number(_) | Whose::Name(_)));
     let mut letters = Letters::with_capacity(rows.len());
     for row in rows {
-        match open(&row.value) {
+        letters.push(match open(&row.value) {
             Ok(opened) => {
                 let series = names::open(shared, &opened.names).await?;
-                letters.push((opened, series));
+                Ok((opened, series))
             }
-            Err(why @ Error::Damaged { .. }) => match of {
-                Some(Whose::Unknown) => {
-                    aside.add_row(shared, &Whose::Unknown, &why, row.value.to_vec());
-                }
-                // Nothing of a series comes back before what comes first.
-                Some(Whose::Number(_) | Whose::Name(_)) => return Err(why),
-                None => {
-                    let row = Row::Letter.of(&row.value);
-                    aside.add_row(shared, &Whose::Unknown, &why, row);
-                }
-            },
+            // Nothing of a series comes back before what comes first.
+            Err(why @ Error::Damaged { .. }) if !is_of_series => Err(why),
             Err(why) => return Err(why),
-        }
+        });
     }
     // Boxed, since what it reads is deep, and seldom wanted.
-    let (bases, damaged) = Box::pin(Bases::read(&letters)).await?;
+    let (mut bases, damaged, covered) = Box::pin(Bases::read(&letters)).await?;
     for (series, why) in damaged {
-        match of {
-            Some(Whose::Number(_) | Whose::Name(_)) => return Err(why),
-            // From now on its mail goes aside, and so does what is in memory of it.
-            Some(Whose::Unknown) | None => {
-                let memory = aside::of_memory(shared, &series.cell, &why);
-                lock(&shared.flusher).set_aside(memory);
+        if is_of_series {
+            return Err(why);
+        }
+        // From now on its mail goes aside, and so does what is in memory of it.
+        let memory = aside::of_memory(shared, &series.cell, &why);
+        lock(&shared.flusher).set_aside(memory);
+    }
+    let (mut aside, mut mailed) = (Aside::default(), Mailed::default());
+    let mut taken = 0;
+    for (letter, row) in letters.into_iter().zip(rows).take(covered) {
+        taken += 1;
+        match letter {
+            Ok(letter) => place(shared, letter, &mut bases, (&mut mailed, &mut aside))?,
+            Err(why) => {
+                let row = match of {
+                    Some(_) => row.value.to_vec(),
+                    None => Row::Letter.of(&row.value),
+                };
+                aside.add_row(shared, &Whose::Unknown, &why, row);
             }
         }
-    }
-    for (Opened { names, points, records }, series) in letters {
-        let known = (&names[..], &series[..], &bases);
-        take_records(shared, known, records, (&mut mailed, &mut aside))?;
-        let mut refused: BTreeMap<usize, (Error, Vec<Point>)> = BTreeMap::new();
-        for (which, point) in points {
-            let taken = match &series[which] {
-                Ok(series) => take(shared, &series.cell, point),
-                Err(why) => Err(why.clone()),
-            };
-            if let Err(why) = taken {
-                refused.entry(which).or_insert_with(|| (why, Vec::new())).1.push(point);
-            }
-        }
-        for (which, (why, points)) in refused {
-            aside.add(shared, &names[which], &why, &points);
+        if mailed.bytes() >= PAGE_BYTES {
+            break;
         }
     }
+    // Stamps ascend with the versions of commits, and all of them up to the version of the read
+    // were there: none can come in between.
+    let taken = &rows[..taken];
+    let bytes = taken.iter().map(|row| row.value.len() as i64).sum();
+    let (Some(first), Some(last)) = (taken.first(), taken.last()) else { return Ok(None) };
+    let (first, end) = (first.key.clone(), key_after(&last.key));
     Ok(Some(Taken { is_mail: of.is_none(), first, end, bytes, records: mailed, aside }))
 }
 
-/// Takes the records of a letter, but for those of series that are damaged.
-fn take_records(
+/// Puts what a letter has into memory, and among the records that are to be saved; what is of
+/// damaged series goes aside.
+fn place(
     shared: &Shared,
-    (names, series, bases): (&[Name], &[Result<Series>], &Bases),
-    records: Vec<(usize, Record)>,
+    (Opened { names, points, records }, series): (Opened, Vec<Result<Series>>),
+    bases: &mut Bases,
     (mailed, aside): (&mut Mailed, &mut Aside),
 ) -> Result<()> {
     let mut refused: BTreeMap<usize, (Error, Vec<Record>)> = BTreeMap::new();
@@ -190,7 +186,10 @@ fn take_records(
             }
             Ok(series) => {
                 match bases.come(series, record, mailed) {
-                    Came::Point(point) => take(shared, &series.cell, point)?,
+                    Came::Point(point) => {
+                        take(shared, &series.cell, point)?;
+                        bases.placed(series, point);
+                    }
                     Came::Record(record) => mailed.add(&series.cell, record),
                     Came::Nothing => {}
                 }
@@ -202,6 +201,19 @@ fn take_records(
     }
     for (which, (why, records)) in refused {
         aside.add_records(shared, &names[which], &why, &records);
+    }
+    let mut refused: BTreeMap<usize, (Error, Vec<Point>)> = BTreeMap::new();
+    for (which, point) in points {
+        let taken = match &series[which] {
+            Ok(series) => take(shared, &series.cell, point).map(|()| bases.placed(series, point)),
+            Err(why) => Err(why.clone()),
+        };
+        if let Err(why) = taken {
+            refused.entry(which).or_insert_with(|| (why, Vec::new())).1.push(point);
+        }
+    }
+    for (which, (why, points)) in refused {
+        aside.add(shared, &names[which], &why, &points);
     }
     Ok(())
 }
@@ -249,24 +261,28 @@ pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> 
             put(shared, cell, point);
         }
         let series = |cell: Arc<Cell>| Series { shared: shared.clone(), cell, is_looked_up: true };
-        let letter = Opened { names: Vec::new(), points: Vec::new(), records };
         let there = |cell: Option<Arc<Cell>>| cell.map(series).ok_or(Error::Deleted);
-        let letter = (letter, cells.into_iter().map(there).collect::<Vec<_>>());
-        look_at_records(shared, letter).await?;
+        let series = cells.into_iter().map(there).collect();
+        look_at_records(shared, records, series).await?;
         shared.check_room()?;
     }
     Ok(())
 }
 
 /// Puts what records come to into the memory of a store that only reads.
-async fn look_at_records(shared: &Shared, letter: (Opened, Vec<Result<Series>>)) -> Result<()> {
-    let letters = [letter].into();
-    let (bases, damaged) = Box::pin(Bases::read(&letters)).await?;
+async fn look_at_records(
+    shared: &Shared,
+    records: Vec<(usize, Record)>,
+    series: Vec<Result<Series>>,
+) -> Result<()> {
+    let letter = Opened { names: Vec::new(), points: Vec::new(), records };
+    let letters = Letters::from([Ok((letter, series))]);
+    let (mut bases, damaged, _) = Box::pin(Bases::read(&letters)).await?;
     for (series, why) in &damaged {
         shared.note_damage(&Whose::Name(series.cell.name.clone()), why, Mark::None);
     }
     let is_damaged = |one: &Series| damaged.iter().any(|(series, _)| series.cell.id == one.cell.id);
-    for (Opened { records, .. }, series) in letters {
+    for (Opened { records, .. }, series) in letters.into_iter().flatten() {
         for (which, record) in records {
             let Ok(series) = &series[which] else { continue };
             if !Kind::KEPT.contains(&record.kind) && is_damaged(series) {
@@ -274,7 +290,10 @@ async fn look_at_records(shared: &Shared, letter: (Opened, Vec<Result<Series>>))
             }
             let mut posted = lock(&shared.index.posted);
             match bases.come(series, record, &posted) {
-                Came::Point(point) => put(shared, &series.cell, point),
+                Came::Point(point) => {
+                    put(shared, &series.cell, point);
+                    bases.placed(series, point);
+                }
                 Came::Record(record) => posted.add(&series.cell, record),
                 Came::Nothing => {}
             }

@@ -25,7 +25,7 @@ use super::keys::Id;
 use super::letter::Letters;
 use super::merged::Merged;
 use super::record_mail::Mailed;
-use super::{Role, Series, SeriesStore, Standing, lock};
+use super::{Part, Role, Series, SeriesStore, Standing, lock};
 use crate::error::{Error, Result};
 use crate::histogram;
 use crate::increment;
@@ -38,6 +38,8 @@ use std::collections::BTreeMap;
 
 /// Series that are read beside each other.
 const AT_ONCE: usize = 64;
+/// Series whose newest histograms are held at once, about: each may have 64 KiB.
+const HISTOGRAMS: usize = 256;
 
 /// What a record comes to when it is taken in.
 pub(super) enum Came {
@@ -59,20 +61,30 @@ struct Base {
 }
 
 impl Bases {
-    /// Reads what the records of letters need; and which series can't be read, and why.
+    /// Reads what the records of letters need; and which series can't be read, and why; and how
+    /// many of the letters that is for, one at least.
     ///
     /// # Errors
     /// [`Error::Database`].
-    pub(super) async fn read(letters: &Letters) -> Result<(Self, Vec<(Series, Error)>)> {
+    pub(super) async fn read(letters: &Letters) -> Result<(Self, Vec<(Series, Error)>, usize)> {
         let mut needed: BTreeMap<Id, (Series, bool)> = BTreeMap::new();
-        for (opened, series) in letters {
+        let (mut covered, mut of_histograms) = (0, 0);
+        for letter in letters {
+            if of_histograms > HISTOGRAMS {
+                break;
+            }
+            covered += 1;
+            let Ok((opened, series)) = letter else { continue };
             for (which, record) in &opened.records {
                 let Ok(series) = &series[*which] else { continue };
                 let is_needed = !Kind::KEPT.contains(&record.kind);
                 if is_needed && lock(&series.cell.state).standing != Standing::Damaged {
                     let needed = needed.entry(series.cell.id);
                     let (_, histograms) = needed.or_insert_with(|| (series.clone(), false));
-                    *histograms |= record.kind.is_of_histograms();
+                    if record.kind.is_of_histograms() && !*histograms {
+                        *histograms = true;
+                        of_histograms += 1;
+                    }
                 }
             }
         }
@@ -88,7 +100,7 @@ impl Bases {
                 }
             }
         }
-        Ok((bases, damaged))
+        Ok((bases, damaged, covered))
     }
 
     /// What a record of a series comes to, behind those of `mailed`. What makes no sense was
@@ -126,6 +138,16 @@ impl Bases {
                 let newest = newest.max(self.point(series).map(|newest| newest.time));
                 if is_newer(newest) { histogram(bytes.clone()) } else { Came::Nothing }
             }
+        }
+    }
+
+    /// Notes that a point was put into the memory of a series, which may be among its late ones:
+    /// what is newest can be older than what leaves end with, some of which was deleted.
+    pub(super) fn placed(&mut self, series: &Series, point: Point) {
+        if let Some(base) = self.0.get_mut(&series.cell.id)
+            && base.point.is_none_or(|newest| newest.time <= point.time)
+        {
+            base.point = Some(point);
         }
     }
 
@@ -177,12 +199,9 @@ impl SeriesStore {
     /// # Errors
     /// As [`SeriesStore::sync`].
     pub(crate) async fn take_in_own(&self) -> Result<()> {
-        for shared in self.shareds() {
-            if !shared.is_poster() {
-                shared.take_in().await?;
-            }
-        }
-        Ok(())
+        let is_own = |part: &&Part| !part.shared.is_poster() && !part.is_handed_over();
+        let parts = self.parts.iter().filter(is_own);
+        all(parts.map(|part| part.shared.take_in())).await.into_iter().collect()
     }
 }
 

@@ -200,8 +200,8 @@ pub(super) struct Opened {
     pub(super) records: Vec<(usize, Record)>,
 }
 
-/// Letters that were opened, with the series of their names.
-pub(super) type Letters = Vec<(Opened, Vec<Result<Series>>)>;
+/// Letters that were opened, with the series of their names; or why one can't be read.
+pub(super) type Letters = Vec<Result<(Opened, Vec<Result<Series>>)>>;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Opened> {
     codec::check_checksum("a row of the inbox", bytes)?;

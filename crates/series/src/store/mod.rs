@@ -571,12 +571,17 @@ impl Shared {
     /// Fails if there is more in memory than may be.
     fn check_room(&self) -> Result<()> {
         let most = self.settings.open_points.saturating_mul(2);
-        if self.open_points.load(Ordering::Relaxed) <= most {
+        let most_bytes = self.settings.inbox_bytes.saturating_mul(2);
+        let what = if self.open_points.load(Ordering::Relaxed) > most {
+            format!("points in no leaf yet, {most} may be: their owner has to take them in")
+        } else if lock(&self.index.posted).bytes() > most_bytes {
+            format!(
+                "bytes of records in the inbox, {most_bytes} may be: their owner has to take them in"
+            )
+        } else {
             return Ok(());
-        }
-        Err(Error::TooMany {
-            what: format!("points in no leaf yet, {most} may be: their owner has to take them in"),
-        })
+        };
+        Err(Error::TooMany { what })
     }
 
     /// Notes what the next flush has to save: points that went into the open leaf of a series, and

@@ -38,20 +38,26 @@ impl Unsaved {
 
 /// What a flush has to save of records, by series.
 #[derive(Default)]
-pub(super) struct Mailed(BTreeMap<(Id, Kind), Unsaved>);
+pub(super) struct Mailed {
+    all: BTreeMap<(Id, Kind), Unsaved>,
+    /// Bytes of records.
+    bytes: usize,
+}
 
 impl Mailed {
     /// Adds one of a series; of the same time the one that is added last counts.
     pub(super) fn add(&mut self, cell: &Arc<Cell>, record: Record) {
         let unsaved =
             || Unsaved { cell: cell.clone(), kind: record.kind, records: BTreeMap::new() };
-        let all = self.0.entry((cell.id, record.kind)).or_insert_with(unsaved);
-        all.records.insert(record.time, record.bytes);
+        let all = self.all.entry((cell.id, record.kind)).or_insert_with(unsaved);
+        self.bytes += record.bytes.len();
+        let before = all.records.insert(record.time, record.bytes);
+        self.bytes -= before.map_or(0, |before| before.len());
     }
 
     /// Those of a series in a span.
     pub(super) fn of(&self, of: (Id, Kind), span: Span) -> BTreeMap<i64, Bytes> {
-        let Some(all) = self.0.get(&of).filter(|_| !span.is_empty()) else {
+        let Some(all) = self.all.get(&of).filter(|_| !span.is_empty()) else {
             return BTreeMap::new();
         };
         let some = all.records.range(span.first..=span.last);
@@ -60,12 +66,17 @@ impl Mailed {
 
     /// The newest native histogram of a series.
     pub(super) fn newest_histogram(&self, id: Id) -> Option<(i64, Bytes)> {
-        let newest = self.0.get(&(id, Kind::Histogram))?.records.last_key_value();
+        let newest = self.all.get(&(id, Kind::Histogram))?.records.last_key_value();
         newest.map(|(time, bytes)| (*time, bytes.clone()))
     }
 
     pub(super) fn has(&self, kind: Kind) -> bool {
-        self.0.keys().any(|(_, of)| *of == kind)
+        self.all.keys().any(|(_, of)| *of == kind)
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -75,7 +86,7 @@ pub(super) struct Saving(Mutex<Vec<Arc<Unsaved>>>);
 
 impl From<Mailed> for Saving {
     fn from(all: Mailed) -> Self {
-        Self(Mutex::new(all.0.into_values().map(Arc::new).collect()))
+        Self(Mutex::new(all.all.into_values().map(Arc::new).collect()))
     }
 }
 
