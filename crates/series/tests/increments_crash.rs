@@ -101,7 +101,7 @@ async fn check(env: &Env, settings: &Settings, (sent, seed): (&mut Sent, u64)) -
 #[test]
 fn what_was_acknowledged_is_in_its_sum_once() {
     let mut found = 0;
-    for seed in 0..12 {
+    for seed in 0..40 {
         let simulation = Simulation::new(seed);
         let mut random = Random::new(seed);
         let settings = Settings {
