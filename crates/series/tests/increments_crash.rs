@@ -1,17 +1,12 @@
 //! The machine stops in the middle of posting increments, of taking them in and of saving what they
 //! come to: after each restart every increment that was acknowledged is in its sum, and in it once.
-//!
-//! A simulated world, from a seed: the database, its log and the task that commits are the real
-//! ones.
 
+use super::lives::{Life, lives};
 use plinth::Builder;
 use plinth_env::Env;
-use plinth_env::simulated::Simulation;
 use plinth_series::ingest::{Clock, Memory, OtlpMetrics, Protocol, Session};
-use plinth_series::workload::Random;
 use plinth_series::{Direction, Result, SeriesStore, Settings, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The times of increments of each series, all of which add one, and whether they were
@@ -44,12 +39,9 @@ async fn send(store: &SeriesStore, all: &[(usize, i64)], seed: u64) -> Result<()
     Ok(())
 }
 
-async fn write(
-    env: Env,
-    settings: Settings,
-    (mut random, seed): (Random, u64),
-    (mut now, sent): (i64, Arc<Mutex<Sent>>),
-) -> Result<()> {
+async fn write(life: Life<Sent>) -> Result<()> {
+    let Life { env, settings, mut random, seed, number, history: sent } = life;
+    let mut now = number * 1_000_000;
     let db = Builder::new("/db").env(env.clone()).open_async().await?.into_database();
     let owner = SeriesStore::open_with(&db, settings.clone()).await?;
     let poster = SeriesStore::post(&db, settings).await?;
@@ -75,9 +67,13 @@ async fn write(
 }
 
 /// Gives how many increments were there, of which some may not have been acknowledged.
-async fn check(env: &Env, settings: &Settings, (sent, seed): (&mut Sent, u64)) -> Result<usize> {
+async fn check(
+    env: Env,
+    settings: Settings,
+    (mut sent, seed): (Sent, u64),
+) -> Result<(Sent, usize)> {
     let db = Builder::new("/db").env(env.clone()).open_async().await?.into_database();
-    let store = SeriesStore::open_with(&db, settings.clone()).await?;
+    let store = SeriesStore::open_with(&db, settings).await?;
     store.check_invariants().await?;
     let mut there = BTreeSet::new();
     for which in 0..SERIES {
@@ -90,47 +86,16 @@ async fn check(env: &Env, settings: &Settings, (sent, seed): (&mut Sent, u64)) -
             there.insert((which, point.time));
         }
     }
-    for (one, is_acknowledged) in sent.iter() {
+    for (one, is_acknowledged) in &sent {
         assert!(!is_acknowledged || there.contains(one), "seed {seed}: {one:?} has gone");
     }
     assert!(there.iter().all(|one| sent.contains_key(one)), "seed {seed}: what nobody sent");
     sent.retain(|one, _| there.contains(one));
-    Ok(there.len())
+    Ok((sent, there.len()))
 }
 
 #[test]
 fn what_was_acknowledged_is_in_its_sum_once() {
-    let mut found = 0;
-    for seed in 0..40 {
-        let simulation = Simulation::new(seed);
-        let mut random = Random::new(seed);
-        let settings = Settings {
-            leaf_points: 2 + random.below(20) as usize,
-            tail_bytes: [300, 64 << 10][random.below(2) as usize],
-            ..Settings::default()
-        };
-        let mut machine = simulation.process("node");
-        let sent = Arc::new(Mutex::new(Sent::new()));
-        for life in 0..4 {
-            let of_life = (Random::new(random.next()), seed);
-            let from = (1 + life) * 1_000_000;
-            let writing = write(machine.clone(), settings.clone(), of_life, (from, sent.clone()));
-            let task = machine.spawn("writer", async move {
-                let ended = writing.await;
-                panic!("seed {seed}: the writer ended: {ended:?}");
-            });
-            simulation.run_for(Duration::from_millis(100 + random.below(1000)));
-            simulation.crash(&machine);
-            drop(task);
-            machine = simulation.restart(&machine);
-            let mut sent = sent.lock().unwrap();
-            let checked = check(&machine, &settings, (&mut sent, seed));
-            found += simulation
-                .run_until(checked)
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            simulation.crash(&machine);
-            machine = simulation.restart(&machine);
-        }
-    }
+    let found: usize = lives(0..40, write, check).into_iter().sum();
     assert!(found > 1000, "{found} increments are too few to say anything");
 }

@@ -1,21 +1,16 @@
 //! The machine stops in the middle of rolling up, of saving late points, of deletes and of points
 //! that go: after each restart buckets say what the points say, increases over falls among it, and
 //! where these have gone nothing is missing that a sync had covered.
-//!
-//! A simulated world, from a seed: the database, its log, the task that commits and the one that
-//! rolls up are the real ones.
 
+use super::lives::{Life, lives};
 use super::rollups::rollup;
 use plinth::{Builder, Database};
 use plinth_env::Env;
-use plinth_env::simulated::Simulation;
-use plinth_series::workload::Random;
 use plinth_series::{
     Direction, Result, Retention, Rollup, Series, SeriesStore, Settings, Summary, prometheus,
 };
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
@@ -63,13 +58,9 @@ async fn open(
 }
 
 /// Appends, syncs, deletes and forgets until the machine stops.
-async fn write(
-    env: Env,
-    settings: Settings,
-    raw: Option<Duration>,
-    mut random: Random,
-    (mut now, history): (i64, Arc<Mutex<History>>),
-) -> Result<()> {
+async fn write(life: Life<History>, raw: Option<Duration>) -> Result<()> {
+    let Life { env, settings, mut random, number, history, .. } = life;
+    let mut now = number * 1_000_000 * SECOND;
     let (_db, store, series) = open(&env, &settings, raw).await?;
     loop {
         for _ in 0..random.below(40) {
@@ -179,8 +170,8 @@ async fn check(
     env: &Env,
     settings: &Settings,
     raw: Option<Duration>,
-    (history, seed): (&mut History, u64),
-) -> Result<(usize, usize)> {
+    (mut history, seed): (History, u64),
+) -> Result<(History, (usize, usize))> {
     let (_db, store, series) = open(env, settings, raw).await?;
     store.check_invariants().await?;
     let (mut compared, mut there) = (0, History::new());
@@ -228,53 +219,21 @@ async fn check(
             *known = Known::Doubtful;
         }
     }
-    let points = if raw.is_none() { &there } else { &*history };
-    Ok((compared, check_increases(&store, points, seed).await?))
+    let points = if raw.is_none() { &there } else { &history };
+    let increases = check_increases(&store, points, seed).await?;
+    Ok((history, (compared, increases)))
 }
 
 /// Lives that each end with a crash.
 fn live_and_crash(raw: Option<Duration>) {
-    let mut compared = (0, 0);
-    for seed in 0..40 {
-        let simulation = Simulation::new(seed);
-        let mut random = Random::new(seed);
-        let settings = Settings {
-            leaf_points: 2 + random.below(20) as usize,
-            tail_bytes: [300, 64 << 10][random.below(2) as usize],
-            ..Settings::default()
-        };
-        let mut machine = simulation.process("node");
-        let history = Arc::new(Mutex::new(History::new()));
-        for life in 0..4 {
-            let (random_of_life, now) =
-                (Random::new(random.next()), (1 + life) * 1_000_000 * SECOND);
-            let writing = write(
-                machine.clone(),
-                settings.clone(),
-                raw,
-                random_of_life,
-                (now, history.clone()),
-            );
-            let task = machine.spawn("writer", async move {
-                let ended = writing.await;
-                panic!("seed {seed}: the writer ended: {ended:?}");
-            });
-            simulation.run_for(Duration::from_millis(100 + random.below(1000)));
-            simulation.crash(&machine);
-            drop(task);
-            machine = simulation.restart(&machine);
-            let mut history = history.lock().unwrap();
-            let checked = check(&machine, &settings, raw, (&mut history, seed));
-            let more = simulation
-                .run_until(checked)
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            compared = (compared.0 + more.0, compared.1 + more.1);
-            simulation.crash(&machine);
-            machine = simulation.restart(&machine);
-        }
-    }
-    assert!(compared.0 > 1000, "{} buckets are too few to say anything", compared.0);
-    assert!(compared.1 > 100, "{} increases are too few to say anything", compared.1);
+    let found = lives(
+        0..40,
+        |life| write(life, raw),
+        |env, settings, known| async move { check(&env, &settings, raw, known).await },
+    );
+    let (buckets, increases) = found.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(buckets > 1000, "{buckets} buckets are too few to say anything");
+    assert!(increases > 100, "{increases} increases are too few to say anything");
 }
 
 #[test]

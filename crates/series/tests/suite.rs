@@ -33,6 +33,8 @@ mod late_points;
 mod lease;
 #[path = "limits.rs"]
 mod limits;
+#[path = "lives.rs"]
+mod lives;
 #[path = "parts.rs"]
 mod parts;
 #[path = "place.rs"]
