@@ -8,6 +8,7 @@ use common::taking::{Heard, Taking};
 use plinth_env::{Env, block_on};
 use plinth_series::{Metrics, Rollup, SeriesStore, Settings};
 use plinth_server::SeriesConfig;
+use serde_json::Value as Json;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -29,6 +30,19 @@ fn start() -> Taking {
     let heard = server.post("/api/put", "", format!("[{}]", &points[1..]).as_bytes());
     assert_eq!(heard.status, 204, "{}", heard.text());
     server
+}
+
+/// The points of each series that a query of the first so many seconds comes to, at times that are
+/// counted from the beginning.
+fn answered(server: &Taking, query: &str, seconds: i64) -> Vec<Vec<(i64, Json)>> {
+    let end = START + seconds;
+    let heard = server.get(&format!("/api/query?start={START}&end={end}&m={query}"));
+    assert_eq!(heard.status, 200, "{}", heard.text());
+    let json: Json = serde_json::from_slice(&heard.body).unwrap();
+    let since =
+        |(time, value): (&String, &Json)| (time.parse::<i64>().unwrap() - START, value.clone());
+    let of = |one: &Json| one["dps"].as_object().unwrap().iter().map(since).collect();
+    json.as_array().unwrap().iter().map(of).collect()
 }
 
 #[test]
@@ -106,16 +120,9 @@ fn points_are_put_together_as_they_are_without_a_downsample() {
     );
     assert_eq!(server.post("/api/put", "", more.as_bytes()).status, 204);
     let dps = |query: &str| {
-        let end = START + 30;
-        let heard = server.get(&format!("/api/query?start={START}&end={end}&m={query}"));
-        assert_eq!(heard.status, 200, "{}", heard.text());
-        let json: serde_json::Value = serde_json::from_slice(&heard.body).unwrap();
-        let of = |one: &serde_json::Value| {
-            let dps = one["dps"].as_object().unwrap().iter();
-            dps.map(|(time, value)| (time.parse::<i64>().unwrap() - START, value.as_f64().unwrap()))
-                .collect::<Vec<_>>()
-        };
-        json.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+        let number = |(time, value): (i64, Json)| (time, value.as_f64().unwrap());
+        let all = answered(&server, query, 30).into_iter();
+        all.map(|one| one.into_iter().map(number).collect::<Vec<_>>()).collect::<Vec<_>>()
     };
     let sum = [(0, 0.0), (10, 3.0), (15, 5.5), (20, 6.0), (25, 10.55), (30, 9.0)];
     assert_eq!(dps("sum:cpu.user"), [sum]);
@@ -153,16 +160,9 @@ fn steps_without_points_are_filled() {
     let body = format!("[{}]", points.join(","));
     assert_eq!(server.post("/api/put", "", body.as_bytes()).status, 204);
     let dps = |query: &str| {
-        let end = START + 299;
-        let heard = server.get(&format!("/api/query?start={START}&end={end}&m={query}"));
-        assert_eq!(heard.status, 200, "{}", heard.text());
-        let json: serde_json::Value = serde_json::from_slice(&heard.body).unwrap();
-        let of = |one: &serde_json::Value| {
-            let dps = one["dps"].as_object().unwrap().iter();
-            let minute = |time: &str| (time.parse::<i64>().unwrap() - START) / 60;
-            dps.map(|(time, value)| format!("{}:{value}", minute(time))).collect::<Vec<_>>()
-        };
-        json.as_array().unwrap().iter().map(|one| of(one).join(" ")).collect::<Vec<_>>()
+        let minute = |(time, value): &(i64, Json)| format!("{}:{value}", time / 60);
+        let all = answered(&server, query, 299).into_iter();
+        all.map(|one| one.iter().map(minute).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     for (query, expected) in [
         ("sum:1m-sum:m", "0:110.0 1:60.0 2:30.0 3:40.0"),
