@@ -13,12 +13,14 @@
 //!
 //! A suite that fails without having counted a failure (it didn't build, it was killed) counts as
 //! one failed test, so that the sum never looks better than the run was. The last lines say how
-//! long each command took, and name the tests that failed and where.
+//! long each command took, and name the tests that failed and where; of what broke off they have
+//! the last words.
 
 mod lanes;
 
 use crate::{Result, cargo};
 use lanes::Job;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -59,6 +61,10 @@ const ON_A_CLUSTER: [(&str, &[&str], Settings); 8] = [
     ("go", &[], &[("PLINTH_KILL_SECONDS", "2")]),
 ];
 
+/// So many of the last lines of what broke off, or failed without a name that is known, are told
+/// again at the end of the run.
+const LAST_WORDS: usize = 7;
+
 /// How many tests ended how.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Counts {
@@ -96,6 +102,8 @@ struct Tally {
     failures: Vec<String>,
     /// Where the panic of a test that failed was; its message is the next line.
     panicked: Option<String>,
+    /// The last lines that weren't empty.
+    last_words: VecDeque<String>,
     /// How long each command took.
     took: Vec<(String, Duration)>,
     /// When cargo announced the first tests: everything is built by then.
@@ -105,6 +113,10 @@ struct Tally {
 impl Tally {
     /// Takes in one line of a test run's output.
     fn read(&mut self, line: &str) {
+        if !line.trim().is_empty() {
+            self.last_words.truncate(LAST_WORDS - 1);
+            self.last_words.push_front(line.trim().to_string());
+        }
         if let Some(announced) = announced(line) {
             self.current = match announced {
                 Announced::Crate(name) => {
@@ -117,8 +129,12 @@ impl Tally {
         } else if let Some(counts) = result(line) {
             let name = std::mem::take(&mut self.current);
             // A test that passes may have had a thread panic.
-            let failing = std::mem::take(&mut self.failing);
+            let mut failing = std::mem::take(&mut self.failing);
             if counts.failed > 0 {
+                if failing.is_empty() {
+                    // However it names them, it does so before it counts them.
+                    failing.extend(self.last_words.drain(..).skip(1).rev());
+                }
                 self.failures.extend(failing.iter().map(|failure| format!("{name}: {failure}")));
             }
             self.suites.push((name, counts));
@@ -144,10 +160,12 @@ impl Tally {
         let counted = self.suites[before..].iter().any(|(_, counts)| counts.failed > 0);
         if !success && !counted {
             let note = format!("{name}: ended before it had counted its tests");
-            self.failures
-                .extend(self.failing.drain(..).map(|failure| format!("{name}: {failure}")));
+            self.failures.push(note.clone());
+            let said = self.failing.drain(..).chain(self.last_words.drain(..).rev());
+            self.failures.extend(said.map(|line| format!("{name}: {line}")));
             self.suites.push((note, Counts { failed: 1, ..Counts::default() }));
         }
+        self.last_words.clear();
     }
 
     /// Takes in what another one has counted.
@@ -439,13 +457,20 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             tally.read(line);
         }
         assert_eq!(tally.failures.last().unwrap(), ": test_kv.py::test_get - assert 1 == 2");
+        for line in ["--- FAIL: TestGet (0.1s)", "", "test result: FAILED. 0 passed; 1 failed;"] {
+            tally.read(line);
+        }
+        assert_eq!(tally.failures.last().unwrap(), ": --- FAIL: TestGet (0.1s)");
     }
 
     #[test]
     fn a_run_that_breaks_off_counts_as_failed() {
-        let mut broken = tally("error: could not compile");
+        let mut broken = tally("error: could not compile\n\nBuild failed");
         broken.ended("cargo test", false, 0);
         assert_eq!(broken.sum().failed, 1);
+        let note = "cargo test: ended before it had counted its tests";
+        let words = ["cargo test: error: could not compile", "cargo test: Build failed"];
+        assert_eq!(broken.failures, [note, words[0], words[1]]);
         let mut counted = tally(OUTPUT);
         counted.ended("cargo test", false, 0);
         assert_eq!(counted.sum().failed, 1);
