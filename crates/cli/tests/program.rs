@@ -493,7 +493,7 @@ fn ctrl_c_ends_a_benchmark_with_what_it_has_and_leaves_nothing_behind() {
 fn ctrl_c_ends_a_benchmark_that_waits_for_a_server_that_hangs() {
     let place = Place::new();
     for (name, says) in [("silent", "is waited for (Ctrl-C ends this)"), ("hung", "read")] {
-        let server = Running::start(Path::new(&place.path(name)), &[]);
+        let server = Running::start(Path::new(&place.path(name)), &["--listen", "127.0.0.1:0"]);
         let file = server.cluster_file();
         let arguments = ["bench", "--rows", "500", "--seconds", "3600", "--workload", "read"];
         let mut command = place.command(&arguments);
@@ -598,9 +598,10 @@ fn a_flipped_bit_is_found_named_and_never_served_and_the_rest_is_saved() {
     let before = files_below(&dir);
     block_on(Env::real().files().remove(Path::new(&dir).join("IDENTITY"))).unwrap();
     place.run(&["check", &dir]).says(3, &["damaged", "IDENTITY"]);
-    for opening in
-        [&["shell", "--dir", &dir, "--exec", "getrange a b"][..], &["server", "--dir", &dir]]
-    {
+    for opening in [
+        &["shell", "--dir", &dir, "--exec", "getrange a b"][..],
+        &["server", "--dir", &dir, "--listen", "127.0.0.1:0"],
+    ] {
         place.run(opening).complains(3, &["cannot open", "1522", "IDENTITY"]);
     }
     assert_eq!(files_below(&dir).len(), before.len() - 1);

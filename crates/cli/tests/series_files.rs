@@ -490,7 +490,9 @@ fn files_of_rules_are_checked() {
         told.contains(&format!("{bad}:4:22: group \"g\", rule 1, \"A\": could not parse")),
         "{told}"
     );
-    let server = ["server", "--dir", &path(&place, "db"), "--series-http", "127.0.0.1:0"];
+    let dir = path(&place, "db");
+    let server =
+        ["server", "--dir", &dir, "--listen", "127.0.0.1:0", "--series-http", "127.0.0.1:0"];
     let scraped = write(
         "scrape.yml",
         "global: {scrape_interval: 15s}\nrule_files: [x]\nscrape_configs:\n- job_name: j\n  static_configs: [{targets: [a:1, b:2]}]\n",
