@@ -46,6 +46,22 @@ pub struct Function {
     pub returns: Type,
 }
 
+/// What there is in place of a function that isn't here.
+pub fn instead(name: &str) -> &'static str {
+    match name {
+        "info"
+        | "histogram_quantiles"
+        | "min_of"
+        | "max_of"
+        | "start"
+        | "end"
+        | "step"
+        | "range" => "; it is experimental in Prometheus, and not served here",
+        "holt_winters" => "; Prometheus 3 calls it double_exponential_smoothing",
+        _ => "",
+    }
+}
+
 const fn function(name: &'static str, takes: &'static [Type], returns: Type) -> Function {
     Function { name, takes, optional: 0, repeats: false, returns }
 }

@@ -415,7 +415,7 @@ impl<'a> Parser<'a> {
             return self.selector(Some(word), begin);
         }
         let Some(function) = functions::find(&word) else {
-            let why = format!("unknown function with name {word:?}");
+            let why = format!("unknown function with name {word:?}{}", functions::instead(&word));
             return Err(ParseError::new(self.text, begin, &why));
         };
         let arguments = self.arguments()?;
@@ -549,10 +549,17 @@ impl<'a> Parser<'a> {
             ParseError::new(
                 self.text,
                 at,
-                &format!("no regular expression that is understood: {why}"),
+                &format!("invalid regular expression {}: {why}", shown(value)),
             )
         })
     }
+}
+
+/// The beginning of a text, in quotes.
+fn shown(text: &str) -> String {
+    const SHOWN: usize = 80;
+    let rest = if text.chars().count() > SHOWN { "..." } else { "" };
+    format!("{:?}{rest}", text.chars().take(SHOWN).collect::<String>())
 }
 
 const MUST_FOLLOW: &str = "modifier must be preceded by an instant vector selector or range vector selector or a subquery";
