@@ -121,7 +121,7 @@ def answer(url, form):
 
 def expressions_are_answered_as_by_prometheus(server):
     lines, left_out = exposition()
-    text = "".join(f"{name} {value!r} {at * 1000}\n".replace(" nan ", " NaN ") for _, name, value, at in lines)
+    text = "".join(f"{name} {value!r} {at}.0\n".replace(" nan ", " NaN ") for _, name, value, at in lines)
     request = urllib.request.Request(f"{server.url}/api/v1/import/prometheus", text.encode(), {"Content-Type": "text/plain"})
     with urllib.request.urlopen(request, timeout=30) as told:
         equal(told.status, 204)

@@ -133,7 +133,7 @@ def is_same(ours, theirs):
 
 def compliance_queries_are_answered_as_by_prometheus(server, path):
     lines = exposition()
-    text = "".join(f"{name} {value!r} {at * 1000}\n" for _, name, value, at in lines)
+    text = "".join(f"{name} {value!r} {at}.0\n" for _, name, value, at in lines)
     request = urllib.request.Request(f"{server.url}/api/v1/import/prometheus", text.encode(), {"Content-Type": "text/plain"})
     with urllib.request.urlopen(request, timeout=60) as told:
         equal(told.status, 204)

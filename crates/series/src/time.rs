@@ -50,8 +50,11 @@ pub const FORMS: &str = "20260101T120000, 2026-01-01T12:00:00Z, 2026-01-01, now-
 /// time before the year 5138.
 pub fn parse_moment(text: &str, now: Option<i64>) -> Option<i64> {
     if let Some(span) = text.strip_prefix("now") {
+        if span.is_empty() {
+            return now;
+        }
         return match span.split_at_checked(1) {
-            None => now,
+            None => None,
             Some(("-", span)) => now?.checked_sub(duration(span)?),
             Some(("+", span)) => now?.checked_add(duration(span)?),
             Some(_) => None,

@@ -426,7 +426,7 @@ fn exemplars_come_in_text_and_by_name() {
     let store = store();
     let clock = Clock { unit: 1_000_000, now: 5 * SECOND };
     let mut session = Session::new(Protocol::Exposition(clock), 1, &Memory::default());
-    let text = "took{path=\"/\"} 1 7000 # {trace_id=\"a\"} 0.5\n\
+    let text = "took{path=\"/\"} 1 7.0 # {trace_id=\"a\"} 0.5\n\
                 took{path=\"/\"} 2 # {trace_id=\"b\"} 0.25 14.5\nleft 3 # {a=b} 1\n";
     assert_eq!(session.feed(text.as_bytes()), text.len());
     block_on(session.end(b"", &store)).unwrap();

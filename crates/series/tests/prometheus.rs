@@ -9,7 +9,8 @@ use plinth_env::block_on;
 use plinth_env::sync::{First, pause, race};
 use plinth_promql::Answered;
 use plinth_series::{
-    Histogram, HistogramParts, SeriesStore, delete_series, is_prometheus, prometheus,
+    Direction, Histogram, HistogramParts, SeriesStore, Settings, delete_series, is_prometheus,
+    prometheus,
 };
 use std::time::Duration;
 
@@ -672,4 +673,52 @@ fn histograms_count_and_many_series_are_listed_whatever_the_time() {
     assert_eq!(count("{host='a'}"), 1000);
     let all = r#"["cpu.user","http_requests_total","many","took"]"#;
     assert_eq!(data(&store, "label/__name__/values", "start=800"), all);
+}
+
+/// Pieces of their texts were taken for numbers by selectors that name no metric.
+#[test]
+fn events_are_no_numbers() {
+    use plinth_series::ingest::{Memory, Protocol, Session};
+    let store = store();
+    let mut session = Session::new(Protocol::Resp, 1, &Memory::default());
+    let lines = b"+!deploy host=a\r\n+19700101T000950\r\n+version 7 is out\r\n";
+    assert_eq!(session.feed(lines), lines.len());
+    block_on(session.end(b"", &store)).unwrap();
+    assert_eq!(session.saved(), 1);
+    for (query, expected) in [
+        ("count({host=\"a\"})", "{},2"),
+        ("max({__name__=~\".+\"})", "{},400"),
+        ("{\"!deploy\"}", ""),
+        ("count_over_time({\"!deploy\"}[10m])", ""),
+    ] {
+        assert_eq!(vector(&store, query), expected, "{query}");
+    }
+    // Parameters that nobody filled in are as such that aren't there.
+    assert_eq!(ask(&store, "query", "query=1&time=&timeout=").0, 200);
+}
+
+/// Which of the numbers that are none it is, is in their bits: one of them ends a series.
+#[test]
+fn numbers_that_are_none_keep_their_bits() {
+    const MARK: u64 = 0x7ff0_0000_0000_0002;
+    let all = [0x7ff8_0000_0000_0001, MARK, 0x7ff0_0000_0000_0001, 0xfff8_dead_beef_0001];
+    let db = Local::in_memory().unwrap().into_database();
+    let settings = Settings { leaf_points: 2, ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let series = block_on(store.series("m")).unwrap();
+    for (time, bits) in (1..).zip(all) {
+        series.append(time * 100_000_000_000, f64::from_bits(bits)).unwrap();
+    }
+    for _ in 0..2 {
+        let read = async { series.scan(.., Direction::Forward).await?.collect().await };
+        let found = block_on(read).unwrap();
+        let bits = found.iter().map(|point| point.value.as_f64().to_bits());
+        assert!(bits.eq(all), "{found:?}");
+        for (time, bits) in (1..).zip(all) {
+            let told = data(&store, "query", &format!("query=m&time={}", time * 100));
+            assert_eq!(told.contains("NaN"), bits != MARK, "{told}");
+        }
+        // In leaves, too.
+        block_on(store.sync()).unwrap();
+    }
 }

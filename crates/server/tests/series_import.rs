@@ -1,5 +1,6 @@
 //! What VictoriaMetrics' users have: imports as lines of JSON and in Prometheus' text format,
-//! exports that can be imported again, and which names make how many series.
+//! exports that can be imported again, and which names make how many series. What is wrong with a
+//! line is told with its number, and the others are taken.
 
 mod common;
 
@@ -107,9 +108,10 @@ fn each_wrong_line_is_told_and_the_others_are_taken() {
 fn the_text_format_of_exporters_is_taken() {
     let server = Taking::with(SeriesConfig::default());
     let text = "# HELP up Is it there?\n# TYPE up gauge\nup 1\n\
-        up{job=\"a b\",path=\"C:\\\\x\",quote=\"\\\"\",line=\"1\\n2\",empty=\"\"} 0.5 7\n\
-        odd { of = \"nan\" , } NaN 8\n{\"utf.8\", a=\"b\"} +Inf 9 # {trace=\"x\"} 1\n\
-        took_bucket{le=\"+Inf\"} 3 9 # EOF\n# EOF\n\
+        up{job=\"a b\",path=\"C:\\\\x\",quote=\"\\\"\",line=\"1\\n2\",empty=\"\"} 0.5 1767225600007\n\
+        odd { of = \"nan\" , } NaN 1767225600\n\
+        {\"utf.8\", a=\"b\"} +Inf 1767225600.009 # {trace=\"x\"} 1\n\
+        took_bucket{le=\"+Inf\"} 3 1767225600009 # EOF\n# EOF\n\
         up{job=a} 1\nup{job=\"a\" 1\nup x\nup 1 x\nup 1 2 3\n{} 1\nup{job=\"a\"}";
     let heard = server.post("/api/v1/import/prometheus?timestamp=5", "", text.as_bytes());
     let told = heard.text();
@@ -127,6 +129,46 @@ fn the_text_format_of_exporters_is_taken() {
     assert_eq!(server.post("/api/v1/import/prometheus?timestamp=x", "", b"").status, 400);
     let named = "up job=a\\ b line=1\n2 path=C:\\\\x quote=\"";
     let found = server.end(&["up", named, "odd of=nan", "utf.8 a=b", "took_bucket le=+Inf"]);
-    let expected = [(5, 1.0), (7, 0.5), (8, f64::NAN), (9, f64::INFINITY), (9, 3.0)];
-    assert_eq!(found, expected.map(|(time, value)| vec![point(time, value)]));
+    // Of OpenMetrics times are seconds.
+    let expected = [(5000, 1.0), (7, 0.5), (0, f64::NAN), (9, f64::INFINITY), (9, 3.0)];
+    let day = |time| if time < 5000 { 1_767_225_600_000 + time } else { time };
+    assert_eq!(found, expected.map(|(time, value)| vec![point(day(time), value)]));
+}
+
+/// They were passed over without a word.
+#[test]
+fn parameters_that_victoriametrics_has_are_heeded() {
+    let server = Taking::with(SeriesConfig::default());
+    let line = r#"{"metric":{"__name__":"m","a":"x"},"values":[1,2,3],"timestamps":[1,2,3]}"#;
+    let labels = "extra_label=a=b=c&extra_label=d=1";
+    for (address, body) in [
+        (format!("/api/v1/import?{labels}"), line),
+        ("/api/v1/import".to_owned(), line),
+        (format!("/api/v1/import/prometheus?{labels}&timestamp=1767225600"), "t{a=\"x\"} 7"),
+        ("/api/v1/import/prometheus?timestamp=1767225600000".to_owned(), "t{a=\"x\"} 8"),
+    ] {
+        let heard = server.post(&address, "", body.as_bytes());
+        assert_eq!(heard.status, 204, "{address}: {}", heard.text());
+    }
+    for wrong in ["a", "=b", "__name__=m"] {
+        let heard = server.post(&format!("/api/v1/import?extra_label={wrong}"), "", b"");
+        assert!(heard.status == 400 && heard.text().contains("name=value"), "{}", heard.text());
+    }
+    let many = vec!["extra_label=a="; 129].join("&");
+    assert_eq!(server.post(&format!("/api/v1/import?{many}"), "", b"").status, 400);
+    let exported = |rows: &str| {
+        server.get(&format!("/api/v1/export?match[]=m%7Ba=~%22b.*%22%7D{rows}")).text()
+    };
+    let metric = r#"{"metric":{"__name__":"m","a":"b=c","d":"1"},"#;
+    let whole = format!("{metric}\"values\":[1,2,3],\"timestamps\":[1,2,3]}}\n");
+    let first = format!("{metric}\"values\":[1,2],\"timestamps\":[1,2]}}\n");
+    let second = format!("{metric}\"values\":[3],\"timestamps\":[3]}}\n");
+    assert_eq!(exported(""), whole);
+    assert_eq!(exported("&max_rows_per_line=0"), whole);
+    assert_eq!(exported("&max_rows_per_line=2"), first + &second);
+    assert_eq!(server.get("/api/v1/export?match[]=m&max_rows_per_line=x").status, 400);
+    let found = server.end(&["m a=x", "t a=b\\=c d=1", "t a=b=c d=1", "t a=x"]);
+    let day = 1_767_225_600_000;
+    assert_eq!(found[0].len(), 3);
+    assert_eq!((found[1].len() + found[2].len(), &found[3][..]), (1, &[point(day, 8.0)][..]));
 }

@@ -31,13 +31,16 @@ fn graphites_lines_are_taken_without_a_word() {
     raw.send_along("nonsense\n".repeat(100_000).as_bytes());
     raw.send_along(
         b"servers.a.load 0.5 5\nservers.a.load 0.75\t6.25\r\ndisk.used;host=a;mount=/ 7 5\n\
-        servers.a.load x 7\nservers.a.load 1 -1\nservers.a.load 1 2 3\n!e 1 5\na|b 1 5\n;a=b 1 5\n\
-        m;a 1 5\nm 1 99999999999\nm 1 8",
+        servers.a.load x 7\nservers.a.load 1 -2\nservers.a.load 1 2 3\n!e 1 5\na|b 1 5\n;a=b 1 5\n\
+        m;a 1 5\nm 1 99999999999\ng.now 1 -1\nm 1 8",
     );
     raw.finish();
     assert_eq!(raw.all(), b"");
-    let names = ["servers.a.load", "disk.used host=a mount=/", "m"];
-    let found = server.end(&names);
+    let names = ["servers.a.load", "disk.used host=a mount=/", "m", "g.now"];
+    let mut found = server.end(&names);
+    // Without a time, or of the one that stands for it, they are of now: in our days.
+    let now = found.pop().unwrap();
+    assert!(now.len() == 1 && now[0].time > 1_767_225_600_000_000_000, "{now:?}");
     let quarter = Point { time: 6_250_000_000, value: 0.75.into() };
     assert_eq!(found, [vec![point(5, 0.5), quarter], vec![point(5, 7.0)], Vec::new()]);
 }
@@ -147,6 +150,9 @@ fn opentsdbs_points_are_taken_over_http() {
     }
     assert_eq!(server.post("/api/put", "Content-Encoding: br\r\n", b"[]").status, 415);
     assert_eq!(server.post("/api/put", "", &b"[".repeat(5 << 20)).status, 413);
+    let now = r#"{"metric": "now", "timestamp": "now-1h", "value": 1}"#;
+    assert_eq!(server.post("/api/put", "", now.as_bytes()).status, 204);
+    assert!(server.get("/api/v1/query?query=now%20offset%201h").text().contains("\"1\""));
     let later = Point { time: 6_000_000_000_000_000_000, value: 0.5.into() };
     assert_eq!(server.end(&["cpu host=a\\ b"])[0], [point(5, 0.5), later]);
 }

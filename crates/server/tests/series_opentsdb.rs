@@ -367,3 +367,70 @@ fn a_header_says_that_points_have_gone_that_no_rollup_has() {
     }
     assert!(!akumuli(&select).head.contains("x-plinth-info"));
 }
+
+/// What Grafana's source asks of versions 2.3 and 2.4, and its switch for series that have no other
+/// tags than those that a query names.
+#[test]
+fn queries_are_told_with_their_series_and_others_tags_left_out() {
+    let server = start();
+    let more = format!(
+        r#"[{{"metric": "cpu.user", "timestamp": {START}, "value": 100, "tags": {{"host": "a"}}}}]"#
+    );
+    assert_eq!(server.post("/api/put", "", more.as_bytes()).status, 204);
+    let ask = |address: &str, more: &str, query: &str| {
+        let body = format!(
+            r#"{{"start": {START}, "end": {}{more}, "queries": [
+                {{"metric": "none", "aggregator": "sum"}},
+                {{"metric": "cpu.user", "aggregator": "sum"{query}}}]}}"#,
+            START + 10
+        );
+        let heard = server.post(address, "", body.as_bytes());
+        (heard.status, serde_json::from_slice::<Json>(&heard.body).unwrap())
+    };
+    let (_, told) = ask("/api/query", r#", "showQuery": true"#, "");
+    assert_eq!(told[0]["query"]["index"], 1);
+    assert_eq!(told[0]["query"]["metric"], "cpu.user");
+    let (_, told) = ask("/api/query?arrays=true", "", "");
+    assert_eq!(told[0]["dps"], serde_json::json!([[START, 100.0], [START + 10, 3.0]]));
+    assert_eq!(told[0].get("query"), None);
+    let first = |told: &Json| told[0]["dps"][START.to_string()].as_f64();
+    for downsample in ["", r#", "downsample": "1m-first""#] {
+        let filters = r#", "filters": [{"type": "wildcard", "tagk": "host", "filter": "*"}]"#;
+        let of = |more: &str| ask("/api/query", "", &format!("{downsample}{filters}{more}")).1;
+        assert_eq!(first(&of("")), Some(100.0), "{downsample}");
+        assert_eq!(first(&of(r#", "explicitTags": true"#)), Some(100.0), "{downsample}");
+        let both = r#", "tags": {"dc": "x"}, "explicitTags": true"#;
+        assert_eq!(first(&of(both)), Some(0.0), "{downsample}");
+    }
+    let explicit = answered(&server, "sum:explicit_tags:cpu.user%7Bhost=*%7D", 10);
+    assert_eq!(explicit, [[(0, Json::from(100.0))]]);
+    let falls = format!(
+        r#"[{{"metric": "c", "timestamp": {START}, "value": 7}},
+            {{"metric": "c", "timestamp": {}, "value": 57}},
+            {{"metric": "c", "timestamp": {}, "value": 7}}]"#,
+        START + 10,
+        START + 20
+    );
+    assert_eq!(server.post("/api/put", "", falls.as_bytes()).status, 204);
+    for (options, expected) in [
+        ("counter", vec![(10, 5.0)]),
+        ("counter,60", vec![(10, 5.0), (20, 1.0)]),
+        // What rises is never too fast.
+        ("counter,,2", vec![(10, 5.0), (20, 0.0)]),
+        ("counter,60,2", vec![(10, 5.0), (20, 1.0)]),
+        ("counter,600,2", vec![(10, 5.0), (20, 0.0)]),
+    ] {
+        let expected: Vec<_> = expected.into_iter().map(|(at, v)| (at, Json::from(v))).collect();
+        let rated = answered(&server, &format!("sum:rate%7B{options}%7D:c"), 20);
+        assert_eq!(rated, [expected], "{options}");
+    }
+    for (more, query, words) in [
+        (r#", "delete": true"#, "", "delete"),
+        (r#", "useCalendar": true"#, "", "useCalendar"),
+        ("", r#", "downsample": "1m-what""#, "there are avg, count"),
+    ] {
+        let (status, told) = ask("/api/query", more, query);
+        let why = told["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && why.contains(words), "{told}");
+    }
+}

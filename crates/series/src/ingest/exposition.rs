@@ -2,9 +2,10 @@
 //! sample a line, and comments that say what metrics are.
 //!
 //! Blanks are where anybody may put them; a label's value has `\\`, `\"` and `\n` for what can't
-//! stand in it, and what a metric is about the first and the last of these. Times are milliseconds;
-//! a sample without one is of the moment that the session was told. Of OpenMetrics' own parts
-//! exemplars, behind `#`, are taken, and `# EOF` is passed over.
+//! stand in it, and what a metric is about the first and the last of these. Times are milliseconds,
+//! or seconds, as OpenMetrics has them, where they would be of January 1970 otherwise; a sample
+//! without one is of the moment that the session was told. Of OpenMetrics' own parts exemplars,
+//! behind `#`, are taken, and `# EOF` is passed over.
 
 use super::Sample;
 use super::influx::Clock;
@@ -113,9 +114,9 @@ fn take(intake: &mut Intake, line: &[u8], clock: Clock) -> Result<(), String> {
     let Parts { series, value, time, exemplar } = parts(line)?;
     let time = match time {
         b"" => clock.now,
-        time => milliseconds(time).ok_or("the time is no number of milliseconds")?,
+        time => moment(time).ok_or("the time is no number of milliseconds, or of seconds")?,
     };
-    let row = match intake.names.find(&OURS, series) {
+    let row = match intake.names.find(&intake.besides.extra.key(&OURS), series) {
         Some(row) => row,
         None => name_of(intake, series)?,
     };
@@ -215,6 +216,15 @@ pub(super) fn seconds(text: &[u8]) -> Option<i64> {
     Some((seconds * 1e3).round() as i64 * 1_000_000)
 }
 
+/// A time of either format: so few milliseconds, and what has a point, are seconds.
+fn moment(text: &[u8]) -> Option<i64> {
+    const FEW: std::ops::Range<i64> = -(1 << 31)..1 << 31;
+    match super::number::integer(text) {
+        Ok(number) if !FEW.contains(&number) => number.checked_mul(1_000_000),
+        _ => seconds(text),
+    }
+}
+
 pub(super) fn milliseconds(text: &[u8]) -> Option<i64> {
     super::number::integer(text).ok()?.checked_mul(1_000_000)
 }
@@ -223,6 +233,7 @@ pub(super) fn milliseconds(text: &[u8]) -> Option<i64> {
 #[cold]
 fn name_of(intake: &mut Intake, name: &[u8]) -> Result<Row, String> {
     let (plain, labels) = labels_of(name)?;
+    let labels = intake.besides.extra.with(labels);
     let (mut metric, mut tags) = (Vec::new(), Vec::new());
     escape(&plain, &mut metric);
     for (label, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {
@@ -234,7 +245,7 @@ fn name_of(intake: &mut Intake, name: &[u8]) -> Result<Row, String> {
     if metric.is_empty() || metric.contains(&b'|') || metric[0] == b'!' {
         return Err("that is no name of a metric".to_owned());
     }
-    let added = intake.names.insert(&OURS, name, &metric, &tags);
+    let added = intake.names.insert(&intake.besides.extra.key(&OURS), name, &metric, &tags);
     added.map_err(|error| match error {
         crate::Error::Name { why, .. } => why,
         other => other.to_string(),

@@ -2,8 +2,8 @@
 //! `path;host=a;region=eu`.
 //!
 //! A path is the metric, points and all, so `servers.a.load` is a series without tags. Times are
-//! seconds since 1970, whole or not. Graphite answers nothing, and whoever sends to it reads
-//! nothing, so what is wrong with a line is counted, and the next one is taken.
+//! seconds since 1970, whole or not; `-1`, or none, is now. Graphite answers nothing, and whoever
+//! sends to it reads nothing, so what is wrong with a line is counted, and the next one is taken.
 
 use super::Sample;
 use super::intake::Intake;
@@ -43,11 +43,14 @@ impl LineParser for Parser {
 /// Takes a line, if it is a point.
 fn take(intake: &mut Intake, recent: &mut Recent, line: &[u8]) -> Option<()> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let (path, value, when) = (words.next()?, words.next()?, words.next()?);
+    let (path, value, when) = (words.next()?, words.next()?, words.next());
     if words.next().is_some() {
         return None;
     }
-    let time = recent.parse(when, seconds).ok()?;
+    let time = match when {
+        None | Some(b"-1") => intake.besides.now?,
+        Some(when) => recent.parse(when, seconds).ok()?,
+    };
     let value = number::value(value).ok()?;
     let row = match intake.names.find(path, b"") {
         Some(row) => row,

@@ -125,15 +125,17 @@ fn take_line(intake: &mut Intake, line: ReadLine) -> Result<(), String> {
 /// The series of labels.
 fn row(intake: &mut Intake, labels: &[(String, String)]) -> Result<Row, String> {
     let (mut metric, mut tags) = (Vec::new(), Vec::new());
-    for (label, value) in labels {
-        if label == "__name__" {
+    let bytes =
+        |(label, value): &(String, String)| (label.as_bytes().into(), value.as_bytes().into());
+    for (label, value) in intake.besides.extra.with(labels.iter().map(bytes).collect()) {
+        if label == b"__name__" {
             metric.clear();
-            escape(value.as_bytes(), &mut metric);
+            escape(&value, &mut metric);
         } else if !value.is_empty() {
             tags.push(b' ');
-            escape(label.as_bytes(), &mut tags);
+            escape(&label, &mut tags);
             tags.push(b'=');
-            escape(value.as_bytes(), &mut tags);
+            escape(&value, &mut tags);
         }
     }
     if metric.is_empty() || metric.contains(&b'|') || metric[0] == b'!' {

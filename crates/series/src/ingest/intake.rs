@@ -11,6 +11,7 @@ use crate::histogram;
 use crate::record::{Kind, Record};
 use plinth_promql::Histogram;
 use plinth_types::Bytes;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Samples that a feed gathers before it asks for them to be saved.
@@ -33,6 +34,47 @@ pub(super) struct Besides {
     pub(super) metadata: Vec<Metadata>,
     /// Exemplars that came and are not kept, since they are too long.
     pub(super) exemplars: u64,
+    /// What time it is, in nanoseconds since 1970, if that was said.
+    pub(super) now: Option<i64>,
+    /// Labels that all series get that come in text or as lines of an import.
+    pub(super) extra: ExtraLabels,
+}
+
+/// Labels that series get besides their own, in place of which they are.
+#[derive(Default, Debug)]
+pub(super) struct ExtraLabels {
+    labels: Vec<(String, String)>,
+    /// What the key of a name begins with that has them.
+    key: Vec<u8>,
+}
+
+impl ExtraLabels {
+    /// Adds one; of one name the last one counts.
+    pub(super) fn add(&mut self, name: String, value: String) {
+        self.labels.retain(|(known, _)| *known != name);
+        for part in [&name, &value] {
+            self.key.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            self.key.extend_from_slice(part.as_bytes());
+        }
+        self.labels.push((name, value));
+    }
+
+    /// What the key of a name begins with, of a protocol whose names begin with `own` there.
+    pub(super) fn key<'k>(&self, own: &'k [u8]) -> Cow<'k, [u8]> {
+        match self.key.is_empty() {
+            true => Cow::Borrowed(own),
+            false => Cow::Owned([own, &self.key].concat()),
+        }
+    }
+
+    /// Labels of a series, and these.
+    pub(super) fn with(&self, mut labels: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        for (name, value) in &self.labels {
+            labels.retain(|(own, _)| own != name.as_bytes());
+            labels.push((name.clone().into(), value.clone().into()));
+        }
+        labels
+    }
 }
 
 /// A record of a series.

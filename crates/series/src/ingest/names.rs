@@ -343,9 +343,11 @@ impl Names {
     /// Takes what one target means now.
     pub(super) fn reopen(&mut self, target: usize, series: Vec<Series>) {
         for series in series {
+            // Another way to write its name may come, or have come.
+            let first = *self.by_series.entry(series.id()).or_insert(target as u32);
             self.targets[target] = Target::Open(series);
             if let Some(opened) = self.opened.get_mut(target) {
-                opened.start = 0;
+                (opened.start, opened.first) = (0, first);
             }
         }
     }

@@ -232,6 +232,17 @@ impl Session {
         self.sight.is_exceeded = false;
     }
 
+    /// Says what time it is, in nanoseconds since 1970: without that no point can be of now.
+    pub fn tell_time(&mut self, now: i64) {
+        self.intake.besides.now = Some(now);
+    }
+
+    /// Has series get these labels that come as text or as lines of an import, in place of their
+    /// own of these names.
+    pub fn add_labels(&mut self, labels: impl IntoIterator<Item = (String, String)>) {
+        labels.into_iter().for_each(|(name, value)| self.intake.besides.extra.add(name, value));
+    }
+
     /// Whoever sends now may write series of these metrics, or of all: what isn't saved yet is
     /// judged by that, too. Others are refused, one by one.
     pub fn restrict(&mut self, metrics: Option<Arc<MetricSet>>) {
@@ -531,12 +542,11 @@ impl Session {
     }
 
     async fn append_all(&mut self, store: &SeriesStore) -> Result<()> {
-        let Intake { increments, histogram_increments, .. } = &self.intake;
-        if !increments.is_empty() || !histogram_increments.is_empty() {
-            store.take_in_own().await?;
-            increments::into_records(&mut self.intake).await?;
+        if !self.intake.increments.is_empty() {
+            self.saved += increments::add(&mut self.intake, store).await?;
         }
         if !self.intake.histogram_increments.is_empty() {
+            store.take_in_own().await?;
             let mut added = AddedHistograms::of(&mut self.intake);
             while added.add_some(&mut self.intake).await? {
                 self.append_records(store).await?;
@@ -662,13 +672,7 @@ impl Session {
                     parser.moved(row);
                 }
             }
-            Parser::OpenTsdb(_)
-            | Parser::Graphite(_)
-            | Parser::Influx(_)
-            | Parser::Exposition(_)
-            | Parser::Csv(_) => {
-                let _ = names.forget(None);
-            }
+            _ => drop(names.forget(None)),
         }
     }
 

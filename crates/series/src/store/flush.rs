@@ -155,7 +155,7 @@ impl Flusher {
 
 /// What a flush seals although its leaf is not full and nothing has to become less.
 #[derive(Clone, Copy)]
-enum Sealed<'a> {
+pub(super) enum Sealed<'a> {
     Nothing,
     /// This series, if it has points of a span.
     Series(&'a Arc<Cell>, Span),
@@ -171,7 +171,7 @@ pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
 
 /// Refuses what only whoever owns the series may do. Who posts has no fence in its commits: it
 /// would take points out of the owner's inbox, and write over its tail.
-fn only_an_owner(shared: &Shared) -> Result<()> {
+pub(super) fn only_an_owner(shared: &Shared) -> Result<()> {
     if shared.is_poster() { Err(Error::NotOwner) } else { Ok(()) }
 }
 
@@ -205,7 +205,7 @@ pub(super) async fn take_in(shared: &Arc<Shared>) -> Result<()> {
     turn.done(take_in_now(shared).await)
 }
 
-async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
+pub(super) async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     shared.check()?;
     commit_steps(shared).await?;
     let Some(last) = inbox::last(&shared.database, &shared.keys).await? else { return Ok(()) };
@@ -281,7 +281,7 @@ pub(super) async fn sealed<T>(
 }
 
 /// Saves everything; for whoever has the turn.
-async fn flush_now(shared: &Arc<Shared>, sealed: Sealed<'_>) -> Result<()> {
+pub(super) async fn flush_now(shared: &Arc<Shared>, sealed: Sealed<'_>) -> Result<()> {
     shared.check()?;
     commit_steps(shared).await?;
     let steps = if shared.is_poster() { prepare_mail(shared) } else { prepare(shared, sealed) };

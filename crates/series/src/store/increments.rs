@@ -37,7 +37,7 @@ use plinth_types::Bytes;
 use std::collections::BTreeMap;
 
 /// Series that are read beside each other.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 /// Series whose newest histograms are held at once, about: each may have 64 KiB.
 const HISTOGRAMS: usize = 256;
 
@@ -240,18 +240,22 @@ impl Series {
         Ok(self.newest_record(Kind::Histogram).await?.map(|(time, _)| time))
     }
 
+    /// The newest point of a series that is owned, if it is in no leaf yet.
+    pub(super) fn newest_open(&self) -> Option<Point> {
+        let state = lock(&self.cell.state);
+        // Of whoever only reads, memory may be older than the tree.
+        let is_owner = matches!(self.shared.role, Role::Owner { .. });
+        let is_there = is_owner && state.standing != Standing::Gone;
+        state.open.iter().next_back().filter(|_| is_there)
+    }
+
     /// The newest point of a series that is owned, or only read, but for what waits in the inbox.
-    async fn newest_known(&self) -> Result<Option<Point>> {
-        {
-            let state = lock(&self.cell.state);
-            if state.standing == Standing::Gone {
-                return Ok(None);
-            }
-            // Of whoever only reads, memory may be older than the tree.
-            let is_owner = matches!(self.shared.role, Role::Owner { .. });
-            if let Some(point) = state.open.iter().next_back().filter(|_| is_owner) {
-                return Ok(Some(point));
-            }
+    pub(super) async fn newest_known(&self) -> Result<Option<Point>> {
+        if lock(&self.cell.state).standing == Standing::Gone {
+            return Ok(None);
+        }
+        if let Some(point) = self.newest_open() {
+            return Ok(Some(point));
         }
         let mut all = Merged::known(self, Span::ALL, Direction::Backward).await?;
         while let Some(piece) = all.next(|_| false).await? {

@@ -19,6 +19,7 @@
 //! own (`division.rs`); a store puts parts together (`parts.rs`), also such that others own
 //! (`foreign.rs`).
 
+mod adding;
 mod aside;
 mod back;
 mod beside;
@@ -79,6 +80,7 @@ mod tail;
 mod turn;
 mod written;
 
+pub(crate) use adding::Adding;
 pub use beside::Beside;
 pub(crate) use beside::too_many;
 pub(crate) use budget::Share;
@@ -714,27 +716,39 @@ impl Series {
             return shared.post(&self.cell, points);
         }
         let mut state = lock(&self.cell.state);
-        if shared.pending.is_closed.load(Ordering::Relaxed) {
-            return (0, Err(Error::NotOwner));
-        }
-        match state.standing {
-            Standing::Known => {}
-            Standing::Found => return (0, Err(Error::ReadOnly)),
-            Standing::Gone => return (0, Err(Error::Deleted)),
-            Standing::Damaged => return (0, Err(shared.why_damaged(&self.cell.name))),
+        if let Err(error) = self.may_take(&state) {
+            return (0, Err(error));
         }
         let open = shared.open_points.load(Ordering::Relaxed);
         let room = shared.settings.open_points.saturating_mul(2).saturating_sub(open);
         let room = room.min(shared.settings.unsaved_points.saturating_sub(shared.pending.points()));
         let room = room.min(MAX_OPEN.saturating_sub(state.open.len()));
         let (now, later) = points.split_at(room.min(points.len()));
-        if state.take_later(now) {
-            shared.open_points.fetch_add(now.len(), Ordering::Relaxed);
-            shared.note(&self.cell, &mut state, now, 0);
-        } else if !now.is_empty() {
-            self.take_each(&mut state, now);
-        }
+        self.put(&mut state, now);
         (now.len(), if later.is_empty() { Ok(()) } else { Err(Error::Behind) })
+    }
+
+    /// Fails if nobody may append to it, whose state this is, locked.
+    fn may_take(&self, state: &State) -> Result<()> {
+        if self.shared.pending.is_closed.load(Ordering::Relaxed) {
+            return Err(Error::NotOwner);
+        }
+        match state.standing {
+            Standing::Known => Ok(()),
+            Standing::Found => Err(Error::ReadOnly),
+            Standing::Gone => Err(Error::Deleted),
+            Standing::Damaged => Err(self.shared.why_damaged(&self.cell.name)),
+        }
+    }
+
+    /// Puts points into memory, whose room was judged.
+    fn put(&self, state: &mut State, points: &[Point]) {
+        if state.take_later(points) {
+            self.shared.open_points.fetch_add(points.len(), Ordering::Relaxed);
+            self.shared.note(&self.cell, state, points, 0);
+        } else if !points.is_empty() {
+            self.take_each(state, points);
+        }
     }
 
     /// Takes points in as they come, wherever each belongs.

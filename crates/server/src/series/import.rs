@@ -1,5 +1,5 @@
 //! Points as VictoriaMetrics takes them: its lines of JSON, which `/api/v1/export` gives, and
-//! Prometheus' text format.
+//! Prometheus' text format; with `extra_label` and `timestamp` as it has them.
 //!
 //! The answer 204 says that all is committed; 400 names what was wrong, and the rest is committed.
 
@@ -9,8 +9,9 @@ use super::waiting::Sender;
 use super::write::{Told, between, clock, decoded, end, fed};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use plinth_series::form_pairs;
 use plinth_series::ingest::{Clock, ImportLines, Protocol, ReadLine};
+use plinth_series::time::{FORMS, parse_moment};
+use plinth_series::{MAX_NAME_BYTES, MAX_TAGS, form_pairs};
 
 const LINES: &str = "/api/v1/import";
 const TEXT: &str = "/api/v1/import/prometheus";
@@ -36,11 +37,13 @@ pub(super) async fn answer(
         Ok(body) => body,
         Err((status, why)) => return refused(status, why),
     };
-    let now = match moment(hub, head.uri.query().unwrap_or_default()) {
-        Ok(now) => now,
+    let pairs = form_pairs(head.uri.query().unwrap_or_default().as_bytes());
+    let (now, extra) = match moment(hub, &pairs).and_then(|now| Ok((now, extra_labels(&pairs)?))) {
+        Ok(said) => said,
         Err(why) => return refused(StatusCode::BAD_REQUEST, why),
     };
     let mut session = opened.waiting.take(hub, Protocol::Exposition(now), sender);
+    session.add_labels(extra);
     if head.uri.path() == TEXT {
         return match fed(hub, &opened, (&mut session, held), &body).await {
             Some(at) => end(hub, &opened, session, &body[at..]).await,
@@ -70,12 +73,29 @@ fn said(replies: &[u8]) -> String {
     String::from_utf8_lossy(replies).into_owned()
 }
 
-/// When samples are of that have no time: `timestamp`, in milliseconds, or now.
-fn moment(hub: &Hub, query: &str) -> Result<Clock, String> {
+/// When samples are of that have no time: `timestamp`, or now.
+fn moment(hub: &Hub, pairs: &[(String, String)]) -> Result<Clock, String> {
     let Clock { unit, now } = clock(hub, 1_000_000);
-    let given = form_pairs(query.as_bytes()).into_iter().find(|(name, _)| name == "timestamp");
+    let given = pairs.iter().find(|(name, text)| name == "timestamp" && !text.is_empty());
     let Some((_, text)) = given else { return Ok(Clock { unit, now }) };
-    let time = text.parse::<i64>().ok().and_then(|time| time.checked_mul(unit));
-    let now = time.ok_or_else(|| format!("timestamp={text} is no number of milliseconds"))?;
-    Ok(Clock { unit, now })
+    let wrong = || format!("timestamp={text} is no time, such as {}", FORMS);
+    Ok(Clock { unit, now: parse_moment(text, Some(now)).ok_or_else(wrong)? })
+}
+
+/// The labels that all series are to get: `extra_label=name=value`, as often as there are some.
+fn extra_labels(pairs: &[(String, String)]) -> Result<Vec<(String, String)>, String> {
+    let given = pairs.iter().filter(|(name, _)| name == "extra_label");
+    let bytes: usize = given.clone().map(|(_, text)| text.len()).sum();
+    if given.clone().count() > MAX_TAGS || bytes > MAX_NAME_BYTES {
+        return Err(format!(
+            "extra_label: more than {MAX_TAGS} of them, or {MAX_NAME_BYTES} bytes: no name has those"
+        ));
+    }
+    let label = |(_, text): &(String, String)| match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && name != "__name__" => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(format!("extra_label={text}: name=value is expected")),
+    };
+    given.map(label).collect()
 }

@@ -15,6 +15,7 @@ use super::callers::Caller;
 use super::events;
 use super::opened::Opened;
 use super::throttle::{Known, Payer};
+use super::write::clock;
 use crate::rights::{Identity, Judged};
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
@@ -301,6 +302,7 @@ impl Connection {
     ) -> plinth_series::Result<bool> {
         let mut at = 0;
         loop {
+            self.session.tell_time(clock(hub, 1).now);
             at += self.session.feed(&buffer[at..len]);
             if !self.session.wants_save() {
                 break;

@@ -7,7 +7,7 @@
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
 use super::waiting::Sender;
-use super::write::{Told, between, decoded};
+use super::write::{Told, between, clock, decoded};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use plinth_series::ingest::{Protocol, PutPoints};
@@ -67,6 +67,7 @@ pub(super) async fn answer(
         Err(why) => return failed(StatusCode::BAD_REQUEST, &format!("no points: {why}")),
     };
     let mut session = opened.puts.take(hub, Protocol::OpenTsdb, sender);
+    session.tell_time(clock(hub, 1).now);
     let mut goes_on = true;
     while goes_on && !session.take_put(&mut points) {
         goes_on = between(hub, &opened, &mut session, held).await;

@@ -90,10 +90,10 @@ fn remote_write(place: &Place, metrics: &[&str]) -> String {
     ask_bytes(place, "/api/v1/write", "", &block(&series.collect::<Vec<_>>()))
 }
 
-pub(super) const SHOWN: &str = "# HELP cpu_busy How busy it is\n# TYPE cpu_busy gauge\ncpu_busy{host=\"a\"} 1 10\n\
-    cpu_busy{host=\"b\"} 2 20\ncpu_idle{host=\"a\"} 3 30\n";
-pub(super) const HIDDEN: &str = "# HELP mem_free What is left\n# TYPE mem_free gauge\nmem_free{host=\"h\",zone=\"z\"} 4 10\n\
-    a{zone=\"y\"} 1 10\ncpu{zone=\"x\"} 5 10\nxcpu_busy{zone=\"w\"} 6 10\n";
+pub(super) const SHOWN: &str = "# HELP cpu_busy How busy it is\n# TYPE cpu_busy gauge\ncpu_busy{host=\"a\"} 1 0.01\n\
+    cpu_busy{host=\"b\"} 2 0.02\ncpu_idle{host=\"a\"} 3 0.03\n";
+pub(super) const HIDDEN: &str = "# HELP mem_free What is left\n# TYPE mem_free gauge\nmem_free{host=\"h\",zone=\"z\"} 4 0.01\n\
+    a{zone=\"y\"} 1 0.01\ncpu{zone=\"x\"} 5 0.01\nxcpu_busy{zone=\"w\"} 6 0.01\n";
 
 /// What may be asked, by its method, path and body.
 pub(super) const QUESTIONS: [(&str, &str, &str); 56] = [

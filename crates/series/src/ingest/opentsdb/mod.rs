@@ -2,8 +2,9 @@
 //! `help`.
 //!
 //! A time below 2^32 is in seconds, one of 13 digits in milliseconds, as OpenTSDB has it; what is
-//! larger is in nanoseconds, as Akumuli has it; ISO 8601 in its basic form is taken too. The name
-//! of a series is looked up as metric and tags, which don't stand together.
+//! larger is in nanoseconds, as Akumuli has it; ISO 8601 in its basic form, a date, RFC 3339 and
+//! `now-1h` are taken too. The name of a series is looked up as metric and tags, which don't stand
+//! together.
 
 mod json;
 
@@ -89,6 +90,10 @@ impl Parser {
     }
 }
 
+/// Which times are taken.
+const TIMES: &str = "seconds, milliseconds or nanoseconds since 1970, RFC 3339, 2026-01-01, 20260101T120000 \
+                     or now-1h are expected, from 1677-09-21 to 2262-04-11";
+
 type Refused = (&'static str, &'static str);
 
 /// The next word, and what is behind it.
@@ -122,9 +127,12 @@ fn put_words(
     recent: &mut Recent,
     (metric, when, value, tags): (&[u8], &[u8], &[u8], &[u8]),
 ) -> Result<(), Refused> {
-    let time = recent
-        .parse(when, time)
-        .map_err(|_| ("put: invalid timestamp format", number::Wrong::Time.text()))?;
+    let time = match when.first() {
+        // It is another one each time.
+        Some(b'n') => told(when, intake.besides.now),
+        _ => recent.parse(when, time),
+    };
+    let time = time.map_err(|_| ("put: invalid timestamp format", TIMES))?;
     let value = number::value(value).map_err(|_| ("put: bad floating point value", ""))?;
     let row = match intake.names.find(metric, tags) {
         Some(row) => row,
@@ -153,7 +161,7 @@ fn new_name(intake: &mut Intake, metric: &[u8], tags: &[u8]) -> Result<super::na
 fn time(text: &[u8]) -> Result<i64, number::Wrong> {
     const SECONDS: std::ops::Range<i64> = 0..1 << 32;
     const MILLISECONDS: std::ops::RangeInclusive<i64> = 1_000_000_000_000..=9_999_999_999_999;
-    let Ok(time) = number::time(text) else { return told(text) };
+    let Ok(time) = number::time(text) else { return told(text, None) };
     if text.contains(&b'T') {
         return Ok(time);
     }
@@ -165,9 +173,10 @@ fn time(text: &[u8]) -> Result<i64, number::Wrong> {
     time.checked_mul(scale).ok_or(number::Wrong::Time)
 }
 
-/// A time that is no number: seconds with a point, which OpenTSDB takes, a date, or RFC 3339.
+/// A time that is no number: seconds with a point, which OpenTSDB takes, a date, RFC 3339, or now,
+/// if it is known when that is.
 #[cold]
-fn told(text: &[u8]) -> Result<i64, number::Wrong> {
+fn told(text: &[u8], now: Option<i64>) -> Result<i64, number::Wrong> {
     let text = std::str::from_utf8(text).map_err(|_| number::Wrong::Time)?;
-    parse_moment(text, None).ok_or(number::Wrong::Time)
+    parse_moment(text, now).ok_or(number::Wrong::Time)
 }

@@ -3,9 +3,11 @@
 //! Either becomes the same: functions of PromQL, and conditions that select the series. Whatever
 //! stands in a name or a value is put in quotes, and means itself in a regular expression.
 
+use super::AGGREGATORS;
 use crate::time::parse_moment;
 use plinth_promql::nanoseconds;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeSet;
 
 /// Queries of one request, at most.
 const MAX_QUERIES: usize = 20;
@@ -18,6 +20,10 @@ pub(super) struct Asked {
     pub(super) end: i64,
     /// Whether times of the answer are milliseconds.
     pub(super) is_fine: bool,
+    /// Whether points are told as a list of pairs.
+    pub(super) are_arrays: bool,
+    /// Whether each series is told with the query that it is of.
+    pub(super) shows_query: bool,
     pub(super) queries: Vec<One>,
 }
 
@@ -32,6 +38,12 @@ pub(super) struct One {
     /// Conditions on labels, as PromQL has them.
     pub(super) conditions: Vec<String>,
     pub(super) by: Vec<String>,
+    /// The tags that it names.
+    pub(super) tags: BTreeSet<String>,
+    /// Whether its series have these tags and no others.
+    pub(super) is_explicit: bool,
+    /// What it was asked by, if that is told.
+    pub(super) told: Map<String, Json>,
 }
 
 /// How series of a group become one.
@@ -71,6 +83,8 @@ pub(super) struct Operator {
 pub(super) struct Rate {
     pub(super) is_counter: bool,
     pub(super) counter_max: Option<f64>,
+    /// Where a counter falls, a rate beyond it is told as 0.
+    pub(super) reset_value: Option<f64>,
 }
 
 impl Asked {
@@ -82,47 +96,73 @@ impl Asked {
         let get = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, it)| it);
         let start = get("start").ok_or("start is missing")?;
         let queries = pairs.iter().filter(|(name, _)| name == "m").map(|(_, m)| One::of_text(m));
-        Self::new(
-            moment(start, now)?,
-            get("end").map_or(Ok(now), |end| moment(end, now))?,
-            get("ms").is_some(),
-            queries.collect::<Result<_, _>>()?,
-        )
+        let (start, end) =
+            (moment(start, now)?, get("end").map_or(Ok(now), |end| moment(end, now))?);
+        let mut asked = Self::new(start, end, queries.collect::<Result<_, _>>()?)?;
+        asked.take_switches(pairs);
+        Ok(asked)
     }
 
-    /// The request in a body.
+    /// What an address switches on, of a request in a body, too.
+    fn take_switches(&mut self, pairs: &[(String, String)]) {
+        let is_on =
+            |wanted: &str| pairs.iter().any(|(name, value)| name == wanted && value != "false");
+        self.is_fine |= is_on("ms");
+        self.are_arrays |= is_on("arrays");
+        self.shows_query |= is_on("show_query");
+    }
+
+    /// The request in a body, of an address with these parameters.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn of_json(body: &Json, now: i64) -> Result<Self, String> {
+    pub(super) fn of_json(
+        body: &Json,
+        pairs: &[(String, String)],
+        now: i64,
+    ) -> Result<Self, String> {
         let time = |name: &str| match &body[name] {
             Json::Null => Ok(None),
             Json::String(text) => moment(text, now).map(Some),
             Json::Number(number) => moment(&number.to_string(), now).map(Some),
             _ => Err(format!("{name} is no time")),
         };
+        let is_on = |name: &str| body[name].as_bool().unwrap_or(false);
+        if is_on("delete") {
+            return Err("delete: nothing is deleted by a query; see /api/v1/admin".to_owned());
+        }
+        if is_on("useCalendar") {
+            let why =
+                "useCalendar: intervals of calendars are not known; take those of hours or days";
+            return Err(why.to_owned());
+        }
         let queries = body["queries"].as_array().ok_or("queries is no list")?;
-        Self::new(
+        let mut asked = Self::new(
             time("start")?.ok_or("start is missing")?,
             time("end")?.unwrap_or(now),
-            body["msResolution"].as_bool().unwrap_or(false),
             queries.iter().map(One::of_json).collect::<Result<_, _>>()?,
-        )
+        )?;
+        asked.take_switches(pairs);
+        asked.is_fine |= is_on("msResolution");
+        asked.are_arrays |= is_on("arrays");
+        asked.shows_query |= is_on("showQuery");
+        Ok(asked)
     }
 
-    fn new(start: i64, end: i64, is_fine: bool, queries: Vec<One>) -> Result<Self, String> {
+    fn new(start: i64, end: i64, queries: Vec<One>) -> Result<Self, String> {
         if queries.is_empty() || queries.len() > MAX_QUERIES {
             return Err(format!("1 to {MAX_QUERIES} queries are expected"));
         }
         if end <= start {
             return Err("end must be later than start".to_owned());
         }
-        Ok(Self { start, end, is_fine, queries })
+        let (is_fine, are_arrays, shows_query) = (false, false, false);
+        Ok(Self { start, end, is_fine, are_arrays, shows_query, queries })
     }
 }
 
 impl One {
-    /// `aggregator:[rate[{counter[,max]}]:][downsample:]metric[{tag=value,..}]`.
+    /// `aggregator:[rate[{counter[,max[,reset]]}]:][downsample:][explicit_tags:]metric[{tag=value,..}]`.
     pub(super) fn of_text(text: &str) -> Result<Self, String> {
         let (head, groups) = braces(text);
         if groups.len() > 2 {
@@ -132,14 +172,21 @@ impl One {
         let [aggregator, between @ .., metric] = &parts[..] else {
             return Err(format!("m={text}: aggregator:downsample:metric is expected"));
         };
-        let (mut downsample, mut rate) = (None, None);
+        let (mut downsample, mut rate, mut is_explicit) = (None, None, false);
         for part in between {
             match part.strip_prefix("rate") {
                 Some(options) => rate = Some(Rate::of_text(options)),
+                None if *part == "explicit_tags" => is_explicit = true,
                 None => downsample = Some(*part),
             }
         }
+        let told = json!({
+            "aggregator": aggregator, "metric": metric, "downsample": downsample,
+            "rate": rate.is_some(), "explicitTags": is_explicit,
+        });
         let mut one = Self::new(metric, aggregator, downsample, rate)?;
+        one.is_explicit = is_explicit;
+        one.told = told.as_object().cloned().unwrap_or_default();
         // The first list is grouped by, the second only selects.
         for (place, tags) in groups.iter().enumerate() {
             for tag in tags.split(',').filter(|tag| !tag.is_empty()) {
@@ -157,10 +204,13 @@ impl One {
         let rate = query["rate"].as_bool().unwrap_or(false).then(|| Rate {
             is_counter: options["counter"].as_bool().unwrap_or(false),
             counter_max: options["counterMax"].as_f64(),
+            reset_value: options["resetValue"].as_f64().filter(|value| *value > 0.0),
         });
         let metric = text("metric").ok_or("a query has no metric")?;
         let aggregator = text("aggregator").ok_or("a query has no aggregator")?;
         let mut one = Self::new(metric, aggregator, text("downsample"), rate)?;
+        one.is_explicit = query["explicitTags"].as_bool().unwrap_or(false);
+        one.told = query.as_object().cloned().unwrap_or_default();
         for (tag, value) in query["tags"].as_object().into_iter().flatten() {
             one.tag((tag, value.as_str().ok_or("a tag has no text")?), true)?;
         }
@@ -181,16 +231,19 @@ impl One {
         let downsample = downsample.map(Downsample::of_text).transpose()?;
         let aggregate = match aggregator {
             "none" => None,
-            name => Some(
-                Aggregate::of_name(name).ok_or_else(|| format!("no such aggregator: {name}"))?,
-            ),
+            name => Some(Aggregate::of_name(name).ok_or_else(|| {
+                let known = AGGREGATORS.join(", ");
+                format!(
+                    "no such aggregator: {name}; there are {known}, and percentiles such as p90"
+                )
+            })?),
         };
         if metric.contains('*') {
             return Err(format!("metric={metric}: a metric is named whole, without *"));
         }
-        let (conditions, by) = Default::default();
-        let metric = metric.to_owned();
-        Ok(Self { metric, aggregate, downsample, rate, conditions, by })
+        let (conditions, by, tags, told) = Default::default();
+        let (metric, is_explicit) = (metric.to_owned(), false);
+        Ok(Self { metric, aggregate, downsample, rate, conditions, by, tags, is_explicit, told })
     }
 
     /// A tag as the first version of OpenTSDB's queries has them: a value or several, `*` for any,
@@ -225,15 +278,30 @@ impl One {
             "not_literal_or" => ("!~", list()),
             "wildcard" => ("=~", glob()),
             "iwildcard" => ("=~", format!("(?i:{})", glob())),
+            // In Java's, what both sets have; here it would be a set with a sign in it.
+            "regexp" if filter.contains("&&") => {
+                return Err(format!("regexp({filter}): && isn't known within brackets"));
+            }
             "regexp" => ("=~", format!(".*(?:{filter}).*")),
             "not_key" => ("=~", String::new()),
             kind => return Err(format!("no such filter: {kind}")),
         };
         self.conditions.push(format!("{}{condition}{}", quoted(tag), quoted(&pattern)));
+        if kind != "not_key" {
+            self.tags.insert(tag.to_owned());
+        }
         if is_grouped {
             self.by.push(tag.to_owned());
         }
         Ok(())
+    }
+
+    /// Leaves series out that have tags which it doesn't name, of those that there are.
+    pub(super) fn without_others<'l>(&mut self, labels: impl Iterator<Item = &'l str>) {
+        let others: BTreeSet<&str> = labels.filter(|label| !self.tags.contains(*label)).collect();
+        let without = |label| format!("{}=\"\"", quoted(label));
+        self.conditions.extend(others.into_iter().map(without));
+        self.conditions.extend(self.tags.iter().map(|tag| format!("{}!=\"\"", quoted(tag))));
     }
 
     /// The series that it is about, as PromQL selects them.
@@ -275,7 +343,9 @@ impl Rate {
         let inner = text.trim_start_matches('{').trim_end_matches('}');
         let mut parts = inner.split(',');
         let is_counter = parts.next().is_some_and(|word| word.contains("counter"));
-        Self { is_counter, counter_max: parts.next().and_then(|max| max.parse().ok()) }
+        let mut number = || parts.next().and_then(|number| number.parse().ok());
+        let (counter_max, reset_value) = (number(), number().filter(|value| *value > 0.0));
+        Self { is_counter, counter_max, reset_value }
     }
 }
 
@@ -295,10 +365,12 @@ impl Downsample {
         let is_all = step.strip_suffix("all").is_some_and(|digits| digits.parse::<u32>().is_ok());
         let step = match span(step).filter(|step| *step >= MILLISECOND) {
             None if is_all => None,
-            None => return Err(wrong("no such interval")),
+            None => return Err(wrong("no such interval; 30s, 5m, 1h, 1d and 0all are some")),
             step => step,
         };
-        let sample = Operator::over_time(sample).ok_or_else(|| wrong("no such function"))?;
+        let functions = "no such function; there are avg, count, dev, first, last, max, min, sum \
+                         and percentiles such as p90";
+        let sample = Operator::over_time(sample).ok_or_else(|| wrong(functions))?;
         let fill = match parts.next().unwrap_or("none") {
             "none" => Fill::None,
             "nan" => Fill::Nan,
@@ -322,6 +394,7 @@ impl Operator {
             "avg" => "avg",
             "count" => "count",
             "dev" => "stddev",
+            "median" => return Some(Self { name: "quantile", number: Some(0.5) }),
             name => {
                 return quantile(name).map(|of| Self { name: "quantile", number: Some(of) });
             }
@@ -361,6 +434,7 @@ impl Operator {
             "avg" => "avg_over_time",
             "count" => "count_over_time",
             "dev" => "stddev_over_time",
+            "median" => return Some(Self { name: "quantile_over_time", number: Some(0.5) }),
             "last" => "last_over_time",
             "first" => "first_over_time",
             name => {

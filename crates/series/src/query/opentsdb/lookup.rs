@@ -39,7 +39,7 @@ pub(super) async fn lookup(
     let found = source.find_at_most(&matchers, MAX_SERIES).await?;
     let mut found: Vec<(Labels, u64)> =
         found.iter().map(|found| (labels_of(&found.name), found.id)).collect();
-    found.retain(|(labels, _)| !labels.metric().starts_with('!') && asked.has_values(labels));
+    found.retain(|(labels, _)| asked.has_values(labels));
     found.sort();
     let page = found.iter().skip(asked.begin).take(asked.limit);
     let results: Vec<Json> = page.map(|(labels, id)| result(labels, *id)).collect();

@@ -15,7 +15,7 @@ use super::held::HeldText;
 use super::prometheus::{Deadline, MAX_SAMPLES, StoreSource, form_pairs, labels_of};
 use super::remarks::Remarks;
 use crate::name::{plain, written};
-use crate::store::{Listing, SeriesStore, Share};
+use crate::store::{Found, Listing, SeriesStore, Share};
 use asked::{Asked, Fill, One, Rate};
 use plinth_promql::{Error, Labels, NAME, Options, Sample, Source, parse_selector};
 use serde_json::{Map, Value as Json, json};
@@ -38,9 +38,9 @@ const MILLISECOND: i64 = 1_000_000;
 type Failure = Error<crate::Error>;
 
 /// Aggregators, by their names.
-const AGGREGATORS: [&str; 14] = [
-    "avg", "count", "dev", "max", "mimmax", "mimmin", "min", "none", "p50", "p75", "p95", "p99",
-    "sum", "zimsum",
+const AGGREGATORS: [&str; 17] = [
+    "avg", "count", "dev", "max", "median", "mimmax", "mimmin", "min", "none", "p50", "p75", "p90",
+    "p95", "p99", "p999", "sum", "zimsum",
 ];
 
 /// Where OpenTSDB is asked which series there are.
@@ -103,7 +103,7 @@ pub async fn opentsdb(
             lookup::lookup(store, &form_pairs(url), &body).await.map(unremarked)
         }
         Ok(body) => match asked(url, &body, now) {
-            Ok(asked) => query(store, &asked).await,
+            Ok(asked) => query(store, asked).await,
             Err(why) => Err(Failure::Asked(why)),
         },
     };
@@ -133,7 +133,7 @@ fn unremarked(text: String) -> (String, Remarks) {
 fn asked(url: &[u8], body: &Json, now: i64) -> Result<Asked, String> {
     match body {
         Json::Null => Asked::of_parameters(&form_pairs(url), now),
-        body => Asked::of_json(body, now),
+        body => Asked::of_json(body, &form_pairs(url), now),
     }
 }
 
@@ -148,7 +148,7 @@ pub fn opentsdb_expressions((url, body): (&[u8], &[u8]), now: i64) -> Result<Vec
 }
 
 /// Answers all queries of a request, which have one time and one budget together.
-async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, Remarks), Failure> {
+async fn query(store: &SeriesStore, mut asked: Asked) -> Result<(String, Remarks), Failure> {
     let options = Options::default();
     let max_visits = options.max_visits / asked.queries.len().max(1) as u64;
     let mut answer = Answering {
@@ -159,15 +159,33 @@ async fn query(store: &SeriesStore, asked: &Asked) -> Result<(String, Remarks), 
         samples: 0,
         text: String::from("["),
     };
-    for one in &asked.queries {
-        let matchers = parse_selector(&one.selector()).map_err(Error::Parse)?;
+    for (index, mut one) in std::mem::take(&mut asked.queries).into_iter().enumerate() {
+        let mut matchers = parse_selector(&one.selector()).map_err(Error::Parse)?;
+        if one.is_explicit {
+            let found = answer.source.find_at_most(&matchers, MAX_SERIES).await?;
+            let labels: BTreeSet<String> = found.iter().flat_map(tags_of).collect();
+            one.without_others(labels.iter().map(String::as_str));
+            matchers = parse_selector(&one.selector()).map_err(Error::Parse)?;
+        }
+        one.told.insert("index".to_owned(), index.into());
         match &one.downsample {
-            Some(downsample) => answer.one_stepped(asked, (one, downsample), &matchers).await?,
-            None => answer.one_raw(asked, one, &matchers).await?,
+            Some(downsample) => answer.one_stepped(&asked, (&one, downsample), &matchers).await?,
+            None => answer.one_raw(&asked, &one, &matchers).await?,
         }
     }
     answer.text.push(']');
     Ok((answer.text, Remarks::of(answer.source.origin(), GONE)))
+}
+
+/// The keys of a series' tags.
+fn tags_of(found: &Found) -> Vec<String> {
+    let labels = labels_of(&found.name);
+    labels
+        .iter()
+        .map(|(label, _)| label)
+        .filter(|label| *label != NAME)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// An answer that is being made.
@@ -193,8 +211,7 @@ impl Answering<'_> {
         if self.samples > MAX_SAMPLES {
             return Err(too_many());
         }
-        let unit = if asked.is_fine { MILLISECOND } else { SECOND };
-        write(&mut self.text, one, group, (samples, unit));
+        write(&mut self.text, asked, one, (group, samples));
         self.share.hold(self.text.capacity()).map_err(Failure::Source)?;
         self.source.pause().await
     }
@@ -230,11 +247,16 @@ fn too_many() -> Failure {
 
 /// Appends a series to an answer. It is written as it goes: a tree of it would take ten times the
 /// room.
-fn write(out: &mut String, one: &One, group: &Group, (samples, unit): (&[Sample], i64)) {
+fn write(out: &mut String, asked: &Asked, one: &One, (group, samples): (&Group, &[Sample])) {
     if out.len() > 1 {
         out.push(',');
     }
-    out.extend([r#"{"aggregateTags":"#, &json!(group.different).to_string(), r#","dps":{"#]);
+    let unit = if asked.is_fine { MILLISECOND } else { SECOND };
+    let [open, before_time, behind_time, behind_value, close] = match asked.are_arrays {
+        true => ["[", "[", ",", "]", "]"],
+        false => ["{", "\"", "\":", "", "}"],
+    };
+    out.extend([r#"{"aggregateTags":"#, &json!(group.different).to_string(), r#","dps":"#, open]);
     // Of points that would have one time in this unit the last one counts.
     let mut before = None;
     for (time, value) in samples {
@@ -251,10 +273,14 @@ fn write(out: &mut String, one: &One, group: &Group, (samples, unit): (&[Sample]
             None => {}
         }
         before = Some((time, out.len()));
-        out.extend(["\"", &time.to_string(), "\":", &value]);
+        out.extend([before_time, &time.to_string(), behind_time, &value, behind_value]);
     }
     let (metric, tags) = (json!(one.metric).to_string(), json!(group.same).to_string());
-    out.extend([r#"},"metric":"#, &metric, r#","tags":"#, &tags, "}"]);
+    out.extend([close, r#","metric":"#, &metric, r#","tags":"#, &tags]);
+    if asked.shows_query {
+        out.extend([r#","query":"#, &json!(one.told).to_string()]);
+    }
+    out.push('}');
 }
 
 /// What the series of a group have in common, and what they don't.
@@ -296,16 +322,23 @@ impl One {
     }
 }
 
-/// The change a second from each sample to the next.
+/// The change a second from each sample to the next. Where a counter falls it went round, if it is
+/// known at what; a change that is too fast then, or of which nothing is known, is a new beginning:
+/// 0 if it is said when one is too fast, else left out.
 fn rated(rate: &Rate, samples: &[Sample]) -> Vec<Sample> {
     let one = |pair: &[Sample]| {
         let ((before, from), (time, to)) = (pair[0], pair[1]);
-        let change = match to - from {
-            change if change >= 0.0 || !rate.is_counter => change,
-            // It went round, or nobody knows how far it was when it began again.
-            change => change + rate.counter_max?,
+        let a_second = |change: f64| change / (time.abs_diff(before) as f64 / SECOND as f64);
+        let change = to - from;
+        if change >= 0.0 || !rate.is_counter {
+            return Some((time, a_second(change)));
+        }
+        let round = rate.counter_max.map(|max| a_second(change + max));
+        let change = match rate.reset_value {
+            Some(reset) => round.filter(|change| *change <= reset).unwrap_or(0.0),
+            None => round?,
         };
-        Some((time, change / (time.abs_diff(before) as f64 / SECOND as f64)))
+        Some((time, change))
     };
     samples.windows(2).filter_map(one).collect()
 }

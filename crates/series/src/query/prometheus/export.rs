@@ -1,9 +1,10 @@
 //! Series with all of their points, as lines of JSON: what VictoriaMetrics' `/api/v1/export` gives
 //! and `/api/v1/import` takes.
 //!
-//! A line has a series and some thousand points at most, so an answer is made while it is read,
-//! and holds the names of its series and one leaf. Times are whole milliseconds. What JSON has no
-//! number for is `null` (NaN, and the marks of ends) or a text (`"Infinity"`).
+//! A line has a series and some thousand points at most, or as many as `max_rows_per_line` says, so
+//! an answer is made while it is read, and holds the names of its series and one leaf. Times are
+//! whole milliseconds. What JSON has no number for is `null` (NaN, and the marks of ends) or a text
+//! (`"Infinity"`).
 
 use super::super::numbers;
 use super::answer::metric;
@@ -12,7 +13,7 @@ use super::{Failure, Parameters, failed, missing, selected, wall_clock};
 use crate::query::{QueryResult, pause};
 use crate::store::{Found, PointStream, SeriesStore, Share};
 use crate::tree::Direction;
-use crate::value::{Points, Value};
+use crate::value::{Point, Value};
 
 /// Text of a piece, about.
 const PIECE: usize = 64 << 10;
@@ -26,6 +27,8 @@ pub struct Export {
     rest: std::vec::IntoIter<Found>,
     first: i64,
     last: i64,
+    /// Points of a line, at most.
+    rows: usize,
     /// The series whose points come next, as it stands in its lines.
     current: Option<(String, PointStream)>,
     /// What the names take, as long as the answer lives.
@@ -33,7 +36,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Begins to export what a request names: `match[]`, and `start` and `end`, both included.
+    /// Begins to export what a request names: `match[]`, `start` and `end`, both included, and
+    /// `max_rows_per_line`.
     ///
     /// # Errors
     /// A status, and JSON that says what is wrong.
@@ -45,12 +49,13 @@ impl Export {
     async fn of(store: &SeriesStore, parameters: &Parameters) -> Result<Self, Failure> {
         let first = parameters.bound("start")?.unwrap_or(i64::MIN);
         let last = parameters.bound("end")?.unwrap_or(i64::MAX);
+        let rows = rows_of(parameters)?;
         let all = selected(store, parameters).await?.ok_or_else(|| missing("match[]"))?;
         let mut share = Share::new(store);
         share.hold(all.len() * OVERHEAD).map_err(Failure::Source)?;
         let rest = all.into_values().filter(|found| !found.name.as_str().starts_with('!'));
         let rest = rest.collect::<Vec<_>>().into_iter();
-        Ok(Self { store: store.clone(), rest, first, last, current: None, _share: share })
+        Ok(Self { store: store.clone(), rest, first, last, rows, current: None, _share: share })
     }
 
     /// The next lines; `None` at the end.
@@ -68,8 +73,10 @@ impl Export {
                 },
             };
             match points.next().await? {
-                Some(points) if !points.is_empty() => line(labels, &points, &mut text),
-                Some(_) => {}
+                Some(points) => {
+                    let points: Vec<Point> = points.iter().collect();
+                    points.chunks(self.rows).for_each(|some| line(labels, some, &mut text));
+                }
                 None => self.current = None,
             }
             pause().await;
@@ -84,8 +91,18 @@ impl Export {
     }
 }
 
+/// Points of a line, if it is said how many; 0 is as many as there are.
+fn rows_of(parameters: &Parameters) -> Result<usize, Failure> {
+    let Some(text) = parameters.get("max_rows_per_line") else { return Ok(usize::MAX) };
+    match text.parse::<usize>() {
+        Ok(0) => Ok(usize::MAX),
+        Ok(rows) => Ok(rows),
+        Err(_) => Err(Failure::Asked(format!("max_rows_per_line={text} is no number"))),
+    }
+}
+
 /// Appends a series and some of its points.
-fn line(labels: &str, points: &Points, out: &mut Vec<u8>) {
+fn line(labels: &str, points: &[Point], out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"metric\":");
     out.extend_from_slice(labels.as_bytes());
     out.extend_from_slice(b",\"values\":");

@@ -26,12 +26,14 @@ impl Parameters {
         Self { pairs: encoded.iter().flat_map(|part| form_pairs(part)).collect(), now }
     }
 
+    /// One that has a value: forms send those that nobody filled in, too.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+        let mut found = self.pairs.iter().filter(|(found, _)| found == name);
+        found.find(|(_, value)| !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn needed(&self, name: &str) -> Result<&str, Failure> {
-        self.get(name).ok_or_else(|| missing(name))
+    pub(super) fn needed<'a>(&'a self, name: &'a str) -> Result<&'a str, Failure> {
+        self.all(name).next().ok_or_else(|| missing(name))
     }
 
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {

@@ -142,7 +142,7 @@ impl<'a> StoreSource<'a> {
         points
     }
 
-    /// The series that meet conditions, at most so many.
+    /// The series of numbers that meet conditions, at most so many.
     pub(in crate::query) async fn find_at_most(
         &self,
         matchers: &[Matcher],
@@ -160,7 +160,8 @@ impl<'a> StoreSource<'a> {
             held.series += std::mem::take(&mut bytes);
             held.count()
         };
-        find_until(self.store, matchers, (limit, found), Some(self.deadline)).await
+        let what = Find { limit, has_events: false, deadline: Some(self.deadline) };
+        find_until(self.store, matchers, what, found).await
     }
 }
 
@@ -441,6 +442,11 @@ fn numbers(part: &Read) -> impl Iterator<Item = Sample> + '_ {
     points.into_iter().flat_map(|points| points.iter()).map(sample)
 }
 
+/// Whether series of a metric have events.
+pub(in crate::query) fn is_of_events(metric: &str) -> bool {
+    metric.starts_with('!')
+}
+
 /// The labels of a series, as they were meant.
 pub(in crate::query) fn labels_of(name: &Name) -> Labels {
     let tags = name.tags().map(|(tag, value)| (plain(tag).into_owned(), plain(value).into_owned()));
@@ -457,20 +463,29 @@ pub(super) fn name_of(labels: &Labels) -> String {
     name
 }
 
-/// The series that meet conditions.
+/// The series that meet conditions, those of events, too.
 pub(in crate::query) async fn find(
     store: &SeriesStore,
     matchers: &[Matcher],
     limit: usize,
 ) -> Result<Vec<Found>, Error<crate::Error>> {
-    find_until(store, matchers, (limit, |_: &[Found]| Ok(())), None).await
+    let what = Find { limit, has_events: true, deadline: None };
+    find_until(store, matchers, what, |_: &[Found]| Ok(())).await
+}
+
+/// What is looked for.
+struct Find {
+    limit: usize,
+    /// Whether events, too: they are texts, of which pieces lie where others have numbers.
+    has_events: bool,
+    deadline: Option<Deadline>,
 }
 
 async fn find_until(
     store: &SeriesStore,
     matchers: &[Matcher],
-    (limit, mut seen): (usize, impl FnMut(&[Found]) -> crate::Result<()>),
-    deadline: Option<Deadline>,
+    Find { limit, has_events, deadline }: Find,
+    mut seen: impl FnMut(&[Found]) -> crate::Result<()>,
 ) -> Result<Vec<Found>, Error<crate::Error>> {
     let (names, others): (Vec<&Matcher>, Vec<&Matcher>) =
         matchers.iter().partition(|matcher| matcher.label == NAME);
@@ -492,7 +507,8 @@ async fn find_until(
     };
     let mut all = Vec::new();
     for metric in metrics {
-        if !names.iter().all(|matcher| matcher.matches(&plain(&metric))) {
+        let is_wanted = has_events || !is_of_events(&metric);
+        if !is_wanted || !names.iter().all(|matcher| matcher.matches(&plain(&metric))) {
             continue;
         }
         let mut begin = Some(0);

@@ -94,7 +94,6 @@ impl RemoteRead {
         let mut found = Vec::new();
         for (place, query) in request.queries.iter().enumerate() {
             let mut all = source.find(&query.matchers).await?;
-            all.retain(|(labels, _)| !labels.metric().starts_with('!'));
             all.sort_by(|(one, _), (other, _)| one.cmp(other));
             share.add(all.len() * OVERHEAD).map_err(Failure::Source)?;
             let (after, until) = (query.after, query.until);
