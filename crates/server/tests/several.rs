@@ -4,6 +4,8 @@
 //! The servers here have one database behind them and are told who leads: what is tested is how
 //! clients find their way. That the rows survive is tested where the nodes are real.
 
+#[path = "several/members.rs"]
+mod members;
 #[path = "common/quotas.rs"]
 mod quotas;
 

@@ -30,7 +30,7 @@ mod steward;
 mod waiting;
 mod witnesses;
 
-use super::cluster_file::ClusterFile;
+use super::cluster_file::{Address, ClusterFile};
 use super::identity::Identity;
 use super::{RemoteEndpoint, RemoteOptions, thread_number};
 use choice::Choice;
@@ -80,14 +80,16 @@ struct Followed {
     newest: Mutex<ClusterFile>,
     /// Whether it is being written, or tried to.
     is_written: AtomicBool,
+    /// Whether it is being read again.
+    is_read: AtomicBool,
     /// The addresses of the members, as a server said last that knew who leads; none before.
     members: Mutex<Vec<String>>,
 }
 
 impl Followed {
     fn new(file: &ClusterFile) -> Self {
-        let (is_written, members) = (AtomicBool::new(false), Mutex::default());
-        Self { newest: Mutex::new(file.clone()), is_written, members }
+        let (is_written, is_read) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { newest: Mutex::new(file.clone()), is_written, is_read, members: Mutex::default() }
     }
 
     fn members(&self) -> MutexGuard<'_, Vec<String>> {
@@ -187,26 +189,46 @@ impl Cluster {
     /// Notes what a server has said about who leads.
     pub(super) fn note(self: &Arc<Self>, at: usize, located: &Located) {
         self.server(at).introduce(located.node);
-        self.learn(located);
-        self.follow_coordinators(located);
+        if self.knows_members(at, located) {
+            self.learn(located);
+            self.follow_coordinators(located);
+        }
         let place = located.leader.and_then(|leader| {
             // Servers that know nothing of each other have the same number.
             let itself = (leader == located.node).then_some(at);
-            let by_node = || self.servers().position(|server| server.node() == leader);
-            itself.or_else(by_node).or_else(|| {
+            let by_address = || {
                 let address = located.leader_address()?;
                 self.servers().position(|server| server.address() == address)
-            })
+            };
+            let by_node = || self.servers().position(|server| server.node() == leader);
+            // One that has moved was known by another address.
+            itself.or_else(by_address).or_else(by_node)
         });
         let mut known = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of_term = located.term == known.term;
+        // Of itself a server knows where it is.
+        let is_itself = located.term > 0 && place == Some(at);
         // One that knows of no leader may have a term of its own, cut off from those who have one.
         let is_newer = located.leader.is_some()
-            && (located.term > known.term || (known.at.is_none() && located.term == known.term));
-        if is_newer {
+            && (located.term > known.term || is_of_term && (known.at.is_none() || is_itself));
+        let is_news = known.at != place || !is_of_term;
+        if is_newer && is_news {
             *known = Leader { term: located.term, at: place };
             drop(known);
             self.wake.notify();
+        } else if known.at == Some(at) && place != Some(at) && located.term >= known.term {
+            // It led, and doesn't any more.
+            known.at = None;
         }
+    }
+
+    /// Whether a server can tell who is a member: it leads, or is of a later term than what is
+    /// known; of one that follows its rows may be of before, unless nobody else is there.
+    fn knows_members(&self, at: usize, located: &Located) -> bool {
+        let known = self.leader();
+        let leads = located.leader == Some(located.node);
+        let is_leader_there = known.at.is_some_and(|it| it != at && self.server(it).is_up());
+        located.term > known.term || located.term == known.term && (leads || !is_leader_there)
     }
 
     /// The servers that are known, in the order of their places.
@@ -236,15 +258,23 @@ impl Cluster {
             let addresses = located.members.iter().map(|member| member.address.clone()).collect();
             *self.file.members() = addresses;
         }
+        if located.term > 0 {
+            self.find_places(located.members.iter().map(|member| member.address.as_str()));
+        }
+    }
+
+    /// Finds a place for each address at which no server is known.
+    fn find_places<'a>(self: &Arc<Self>, addresses: impl Iterator<Item = &'a str>) {
         let is_new = |address: &str| self.servers().all(|server| server.address() != address);
-        if located.term == 0 || !located.members.iter().any(|member| is_new(&member.address)) {
+        let new: Vec<&str> = addresses.filter(|address| is_new(address)).collect();
+        if new.is_empty() {
             return;
         }
         let _one = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.file();
-        for member in located.members.iter().filter(|member| is_new(&member.address)) {
+        for address in new.into_iter().filter(|address| is_new(address)) {
             let at = self.servers().count();
-            let Some(file) = file.naming(std::slice::from_ref(&member.address)) else { continue };
+            let Some(file) = file.naming(&[address.to_owned()]) else { continue };
             let Some(place) = self.servers.get(at) else { return };
             let endpoint = RemoteEndpoint::of_one(
                 &self.env,
@@ -255,6 +285,36 @@ impl Cluster {
             let _ = place.set(Server::new(endpoint, &file.addresses()[0]));
             self.is_joined(at);
         }
+    }
+
+    /// Finds places for the servers that the cluster file names by now, if it is of this cluster. A
+    /// file may be slow to be read, so whoever asks doesn't wait for that.
+    fn read_file_again(self: &Arc<Self>) {
+        let file = self.file();
+        if file.path().is_none() || self.file.is_read.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (env, cluster) = (self.env.clone(), Arc::downgrade(self));
+        drop(self.env.spawn("cluster file", async move {
+            let found = match file.path() {
+                Some(path) => ClusterFile::read(&env, path).await.ok(),
+                None => None,
+            };
+            let Some(cluster) = cluster.upgrade() else { return };
+            if let Some(found) = found.filter(|found| found.key() == file.key()) {
+                let plain =
+                    |address: &Address| Address { tls: false, ..address.clone() }.to_string();
+                let addresses: Vec<String> = found.addresses().iter().map(plain).collect();
+                cluster.find_places(addresses.iter().map(String::as_str));
+            }
+            cluster.file.is_read.store(false, Ordering::Release);
+        }));
+    }
+
+    /// Whether a server is a member, as far as is known.
+    fn is_member(&self, server: &Server) -> bool {
+        let members = self.file.members();
+        members.is_empty() || members.iter().any(|address| address == server.address())
     }
 
     /// Has the cluster file name those who vote now, as FoundationDB does, if this client may write
@@ -307,12 +367,8 @@ impl Cluster {
     /// Whether a member that is none of those in `lacking` may have what they lack: one that was
     /// removed, or that refuses this client, will not give it.
     fn may_have(&self, lacking: u64) -> bool {
-        let members = self.file.members();
-        let is_member = |server: &Server| {
-            members.is_empty() || members.iter().any(|address| address == server.address())
-        };
         self.servers().enumerate().any(|(at, server)| {
-            lacking & (1 << at) == 0 && server.refusal().is_none() && is_member(server)
+            lacking & (1 << at) == 0 && server.refusal().is_none() && self.is_member(server)
         })
     }
 

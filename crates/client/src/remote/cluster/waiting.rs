@@ -89,6 +89,11 @@ impl Waiting {
         !is_watched && !self.is_watched.swap(true, Ordering::SeqCst)
     }
 
+    /// Whether something has waited since the steward slept.
+    pub fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::SeqCst)
+    }
+
     /// It waits no longer. May be said twice.
     pub fn remove(&self, place: Place) {
         let removed = {
