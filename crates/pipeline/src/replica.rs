@@ -103,7 +103,7 @@ impl Replica {
             directory,
             storage: storage.into(),
             log,
-            visible: Visible::new(newest, metadata),
+            visible: Visible::new(newest, metadata, env.now()),
             watches: Watches::default(),
             waiting: Arc::new(Waiting::new()),
             health: Health::default(),
@@ -142,6 +142,7 @@ impl Replica {
         } else {
             self.visible.applied.reach(version);
         }
+        self.visible.note_applied(self.env.now());
         assert!(self.newest() >= version, "an entry was applied and can't be read");
         self.streams.reached();
         self.writer().forget_before(self.window_begin(version), FORGET_ROWS);

@@ -8,13 +8,16 @@
 use crate::metadata::Metadata;
 use crate::versions::Applied;
 use plinth_types::{Bytes, RangeLocks, Version};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 /// What readers may see.
 pub(crate) struct Visible {
     /// The version that they may be at.
     pub applied: Applied,
+    /// When an entry was applied last, in microseconds of the clock.
+    applied_us: AtomicU64,
     anything: AtomicBool,
     metadata: RwLock<Metadata>,
 }
@@ -29,12 +32,23 @@ pub(crate) struct Answer {
 
 impl Visible {
     /// As of a start, with everything up to `newest`.
-    pub fn new(newest: Version, metadata: Metadata) -> Self {
+    pub fn new(newest: Version, metadata: Metadata, now: Duration) -> Self {
         Self {
             applied: Applied::new(newest),
+            applied_us: AtomicU64::new(micros(now)),
             anything: AtomicBool::new(is_anything(&metadata)),
             metadata: RwLock::new(metadata),
         }
+    }
+
+    /// An entry was applied now.
+    pub fn note_applied(&self, now: Duration) {
+        self.applied_us.store(micros(now), Ordering::Relaxed);
+    }
+
+    /// How long ago an entry was applied last.
+    pub fn applied_ago(&self, now: Duration) -> Duration {
+        now.saturating_sub(Duration::from_micros(self.applied_us.load(Ordering::Relaxed)))
     }
 
     /// Makes `version` known, with metadata that changed there.
@@ -86,6 +100,10 @@ impl Visible {
     }
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Whether there is anything to tell.
 fn is_anything(metadata: &Metadata) -> bool {
     metadata.locked.is_some()
@@ -101,7 +119,7 @@ mod tests {
     /// Locks hold at odd versions.
     #[test]
     fn a_version_is_told_with_what_holds_there_while_locks_come_and_go() {
-        let visible = Visible::new(0, Metadata::default());
+        let visible = Visible::new(0, Metadata::default(), Duration::ZERO);
         std::thread::scope(|scope| {
             let readers: Vec<_> = (0..2)
                 .map(|_| {

@@ -88,9 +88,14 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
     });
     cluster["full_replication"] = json!(taking == all);
     cluster["data"]["state"] = data_state(all, majority, (reachable, taking));
-    let nobody_leads = cluster["plinth"]["member"]["leader"].is_null();
+    let leader = cluster["plinth"]["member"]["leader"].as_u64();
+    let nobody_leads = leader.is_none();
+    let own = cluster["processes"].as_object().and_then(|all| all.keys().next().cloned());
+    if let (Some(own), Some(member)) = (own, members.iter().find(|one| Some(one.node) == us)) {
+        own_process(&mut cluster["processes"][own], member, us == leader);
+    }
     for member in members.iter().filter(|member| Some(member.node) != us) {
-        cluster["processes"][member.id()] = process(member);
+        cluster["processes"][member.id()] = process(member, Some(member.node) == leader);
     }
     let gone: Vec<&Member> = members.iter().filter(|member| !member.is_reachable).collect();
     if !gone.is_empty()
@@ -117,6 +122,35 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
             "nobody leads at the moment",
         );
     }
+}
+
+/// Says which members are excluded, by the addresses that are, and on which machines they all are:
+/// of each what is known of its process. `excluded` has addresses, of a host alone too.
+pub(crate) fn tell_excluded(document: &mut Map<String, Value>, excluded: &[String]) {
+    let Some(cluster) = document.get_mut("cluster").filter(|cluster| cluster.is_object()) else {
+        return;
+    };
+    let addresses: Vec<Value> = excluded.iter().map(|one| json!({ "address": one })).collect();
+    cluster["configuration"]["excluded_servers"] = addresses.into();
+    let mut machines = Map::new();
+    for process in cluster["processes"].as_object_mut().into_iter().flat_map(|all| all.values_mut())
+    {
+        let address = process["address"].as_str().unwrap_or_default().to_owned();
+        let plain = address.strip_suffix(":tls").unwrap_or(&address);
+        let host = plain.rsplit_once(':').map_or(plain, |(host, _)| host);
+        let is_excluded = excluded.iter().any(|one| one == plain || one == host);
+        process["excluded"] = is_excluded.into();
+        let id = process["machine_id"].as_str().unwrap_or_default().to_owned();
+        let machine = json!({
+            "address": host,
+            "contributing_workers": 1,
+            "excluded": is_excluded,
+            "locality": process["locality"],
+            "machine_id": process["machine_id"],
+        });
+        machines.insert(id, machine);
+    }
+    cluster["machines"] = machines.into();
 }
 
 /// Says who can be reached, and takes nothing.
@@ -247,10 +281,31 @@ pub(crate) fn servers(document: &Value) -> Value {
     })
 }
 
+/// What only whoever leads does, and what those who vote do.
+const LEADERS: [&str; 5] =
+    ["master", "cluster_controller", "grv_proxy", "commit_proxy", "resolver"];
+const VOTERS: [&str; 2] = ["coordinator", "log"];
+
+/// The server's own process, which says that it has every role.
+fn own_process(process: &mut Value, member: &Member, leads: bool) {
+    let Some(roles) = process["roles"].as_array_mut() else { return };
+    roles.retain(|role| {
+        let is_one_of = |those: &[&str]| those.iter().any(|name| role["role"] == *name);
+        (leads || !is_one_of(&LEADERS)) && (member.votes || !is_one_of(&VOTERS))
+    });
+    if member.votes {
+        let id = roles.first().map_or(Value::Null, |role| role["id"].clone());
+        roles.push(json!({ "id": id, "role": "coordinator" }));
+    }
+}
+
 /// Another member, as far as it is known from here.
-fn process(member: &Member) -> Value {
+fn process(member: &Member, leads: bool) -> Value {
     let id = member.id();
-    let role = |name: &str| json!({ "id": &id[16..], "role": name });
+    let role = |name: &&str| json!({ "id": &id[16..], "role": name });
+    let (leaders, voters) =
+        (LEADERS.iter().filter(|_| leads), VOTERS.iter().filter(|_| member.votes));
+    let roles: Vec<Value> = leaders.chain(voters).chain(&["storage"]).map(role).collect();
     json!({
         "address": member.address,
         "class_source": "command_line",
@@ -261,7 +316,7 @@ fn process(member: &Member) -> Value {
         "machine_id": id,
         "messages": [],
         "plinth": { "lag_entries": member.lag_entries, "node": member.node, "reachable": member.is_reachable },
-        "roles": if member.votes { json!([role("coordinator"), role("log"), role("storage")]) } else { json!([role("storage")]) },
+        "roles": roles,
     })
 }
 
@@ -422,6 +477,40 @@ mod tests {
         assert_eq!(document["cluster"]["messages"][0]["name"], "no_leader");
         assert_eq!(document["cluster"]["recovery_state"]["name"], "locking_coordinated_state");
         assert_eq!(document["client"]["database_status"]["available"], false);
+    }
+
+    /// Whoever answered said that it had every role but that of a coordinator, and nobody else did.
+    #[test]
+    fn roles_are_those_of_whoever_has_them_and_exclusions_are_told() {
+        let roles_of = |process: &Value| {
+            let roles = process["roles"].as_array().unwrap().iter();
+            roles.map(|role| role["role"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        for leader in [1, 2] {
+            let mut document = document(3);
+            let every = [&LEADERS[..], &["log", "storage"]].concat();
+            let every: Vec<_> =
+                every.iter().map(|name| json!({ "id": "own", "role": name })).collect();
+            document["cluster"]["processes"]["own"] =
+                json!({ "address": "10.0.0.1:4500", "machine_id": "own", "roles": every });
+            document["cluster"]["plinth"]["member"]["leader"] = json!(leader);
+            add(&mut document, &BTreeMap::from([(2, true), (3, true)]), "0fdb");
+            tell_excluded(&mut document, &["10.0.0.3".to_owned(), "10.0.0.2:4501".to_owned()]);
+            let processes = document["cluster"]["processes"].as_object().unwrap();
+            for (id, process) in processes {
+                let node =
+                    if id == "own" { 1 } else { process["plinth"]["node"].as_u64().unwrap() };
+                let roles = roles_of(process);
+                let has = |role: &&str| roles.iter().any(|one| one == *role);
+                assert_eq!(LEADERS.iter().all(&has), node == leader, "{roles:?}");
+                assert_eq!(LEADERS.iter().any(&has), node == leader, "{roles:?}");
+                assert!(["coordinator", "log", "storage"].iter().all(&has));
+                assert_eq!(process["excluded"], node == 3);
+            }
+            let machines = document["cluster"]["machines"].as_object().unwrap();
+            assert_eq!(machines.len(), 3);
+            assert_eq!(machines["own"]["address"], "10.0.0.1");
+        }
     }
 
     /// A learner is shown, and counted by nobody who asks how many may fail.

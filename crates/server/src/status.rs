@@ -6,13 +6,20 @@
 use crate::heavy::{AsOf, REST};
 use crate::shared::Shared;
 use plinth_env::reply::{Reply, promise};
+use plinth_types::system::{EXCLUDED_PREFIX, FAILED_PREFIX};
+use plinth_types::{Bytes, KeySelector, KeySpace, RangeRead};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The version of FoundationDB whose clients ours are like, and their protocol.
 const CLIENT_VERSION: &str = "7.3.0";
 const PROTOCOL: &str = "fdb00b073000000";
+/// The end of the rows of servers that are excluded, as failed or not; and how many are told.
+const EXCLUDED_END: &[u8] = b"\xff/conf/failed0";
+const MOST_EXCLUDED: usize = 1000;
+/// For how long they are waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Clients that are listed by address; FoundationDB lists as many.
 const LISTED: usize = 20;
 
@@ -43,14 +50,61 @@ pub(crate) fn document(shared: &Arc<Shared>, connection: u64, is_often: bool) ->
         let (done, reply) = promise();
         let server = theirs.clone();
         theirs.endpoint.status_json().on_complete(move |document| {
-            done.send(document.map(|document| {
-                let document: Arc<str> = complete(&server, &document).into();
-                server.turns.heavy.keep_status(began, as_of, document.clone());
-                document
-            }));
+            let there = server.clone();
+            excluded(&there).on_complete(move |excluded| {
+                let excluded = excluded.unwrap_or_default();
+                done.send(document.map(|document| {
+                    let document: Arc<str> = complete(&server, &document, &excluded).into();
+                    server.turns.heavy.keep_status(began, as_of, document.clone());
+                    document
+                }));
+            });
         });
         reply
     })
+}
+
+/// The addresses that are excluded, as this member of a cluster knows. A disk that doesn't answer
+/// keeps nobody from the status, which says so: then there are none.
+fn excluded(shared: &Shared) -> Reply<Vec<String>> {
+    let none = || Reply::ready(Ok(Vec::new()));
+    if shared.config.peers.is_none() {
+        return none();
+    }
+    let Ok(version) = shared.endpoint.newest_here() else { return none() };
+    let [begin, end] = [EXCLUDED_PREFIX, EXCLUDED_END].map(Bytes::from_static);
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(begin),
+        end: KeySelector::first_greater_or_equal(end),
+        limit: MOST_EXCLUDED,
+        target_bytes: usize::MAX,
+        reverse: false,
+    };
+    let place = |key: &[u8]| {
+        let place = key.strip_prefix(EXCLUDED_PREFIX).or_else(|| key.strip_prefix(FAILED_PREFIX));
+        place.map(|place| String::from_utf8_lossy(place).into_owned())
+    };
+    let (promise, reply) = promise();
+    // Whoever comes first sends it: the rows, or the time.
+    let promise = Arc::new(Mutex::new(Some(promise)));
+    let take =
+        |promise: &Mutex<Option<_>>| promise.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (late, env) = (Arc::downgrade(&promise), shared.env.clone());
+    shared.endpoint.get_range(version, KeySpace::System, &read).on_complete(move |found| {
+        let Some(promise) = take(&promise) else { return };
+        let found =
+            found.map(|found| found.rows.iter().filter_map(|(key, _)| place(key)).collect());
+        promise.send(found);
+    });
+    if late.strong_count() > 0 {
+        drop(shared.env.spawn_network("status", async move {
+            env.sleep(PATIENCE).await;
+            if let Some(promise) = late.upgrade().and_then(|promise| take(&promise)) {
+                promise.send(Ok(Vec::new()));
+            }
+        }));
+    }
+    reply
 }
 
 /// What operators have done here, and what has been learnt of rights and quotas.
@@ -60,7 +114,7 @@ fn as_of(shared: &Shared) -> AsOf {
 }
 
 /// The endpoint's document with the server's part in it; as it is if it is none.
-fn complete(shared: &Shared, document: &str) -> String {
+fn complete(shared: &Shared, document: &str, excluded: &[String]) -> String {
     let Ok(Value::Object(mut document)) = serde_json::from_str(document) else {
         return document.to_owned();
     };
@@ -104,6 +158,7 @@ fn complete(shared: &Shared, document: &str) -> String {
     if let Some(mesh) = &shared.config.peers {
         crate::members::complete(&mut document, mesh, &format!("0{PROTOCOL}"));
         crate::nodes::complete(mesh, &mut document);
+        crate::members::tell_excluded(&mut document, excluded);
     }
     Value::Object(document).to_string()
 }

@@ -97,7 +97,11 @@ fn servers(document: &Value) -> Option<String> {
         .pointer("/cluster/fault_tolerance/max_zone_failures_without_losing_availability")?;
     let leads =
         leader.map_or("none leads at the moment".to_owned(), |leader| format!("{leader} leads"));
-    Some(format!("{}; {leads}; {spare} may fail", voters.len()))
+    let follow = match member["learners"].as_array().map_or(0, Vec::len) {
+        0 => String::new(),
+        count => format!(", and {count} without a vote"),
+    };
+    Some(format!("{}{follow}; {leads}; {spare} may fail", voters.len()))
 }
 
 fn details(document: &Value, clients: Vec<String>) -> String {

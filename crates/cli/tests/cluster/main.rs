@@ -302,6 +302,29 @@ fn members(status: &serde_json::Value) -> (Vec<String>, Vec<String>) {
     (those("voters"), those("learners"))
 }
 
+/// The status names who is excluded, and whoever has which role.
+fn exclusion_is_told(db: &Database, excluded: &str, voters: usize) {
+    // Each of these was the same whoever was excluded, and whoever led.
+    status_until(db, |status| {
+        let listed = &status["cluster"]["configuration"]["excluded_servers"];
+        let processes = status["cluster"]["processes"].as_object().unwrap().values();
+        let mut those: Vec<_> =
+            processes.filter(|one| one["excluded"] == true).map(|one| &one["address"]).collect();
+        those.dedup();
+        let has_role = |process: &serde_json::Value, wanted: &str| {
+            let roles = process["roles"].as_array().unwrap();
+            roles.iter().any(|role| role["role"] == wanted)
+        };
+        let processes = || status["cluster"]["processes"].as_object().unwrap().values();
+        let masters = processes().filter(|one| has_role(one, "master")).count();
+        let coordinators = processes().filter(|one| has_role(one, "coordinator")).count();
+        *listed == serde_json::json!([{ "address": excluded }])
+            && those == [&serde_json::Value::from(excluded)]
+            && (masters, coordinators) == (1, voters)
+            && status["cluster"]["machines"].as_object().unwrap().len() == 4
+    });
+}
+
 /// Whoever leads loses its vote to the one that follows, by special keys, and gets it back.
 fn leader_goes_and_comes_back(
     cluster: &mut Cluster,
@@ -326,6 +349,7 @@ fn leader_goes_and_comes_back(
     now.push(follows[0].clone());
     now.sort();
     status_until(db, |status| members(status) == (now.clone(), vec![excluded.clone()]));
+    exclusion_is_told(db, &excluded, now.len());
     for _ in 0..500 {
         let file = block_on(ClusterFile::read(&env, &cluster.file)).unwrap();
         if file.address_list() == now.join(",") {
@@ -502,7 +526,7 @@ fn a_database_of_its_own_is_left_alone() {
     let output = command(place.path(), &file, &addresses[0], 0).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && error.contains("empty directories"), "{error}");
-    assert_eq!(Running::start(&dir, &[]).terminate(), Some(0));
+    assert_eq!(Running::start(&dir, &["--listen", "127.0.0.1:0"]).terminate(), Some(0));
 }
 
 /// The lines of a process's output up to one that begins with this.
