@@ -170,7 +170,12 @@ async fn join(shared: &Arc<Shared>, mut talk: Talk, (address, spoken): (&str, Sp
     };
     match &verdict {
         Ok(node) => tracing::info!(node, address, "a new node was taken in"),
-        Err(why) => tracing::warn!(address, %why, "a node can't be taken in"),
+        // It asks everybody who leads, several times a second.
+        Err(why) if why.is_behind() => {}
+        Err(why) if shared.is_news_of(address, &why.summary()) => {
+            tracing::warn!(address, %why, "a node can't be taken in");
+        }
+        Err(_) => {}
     }
     let mut bytes = Vec::new();
     Word::Verdict(verdict.map(drop).map_err(Into::into)).encode(&mut bytes);

@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) hooks: Hooks,
     /// Where this node is, if that has been said.
     pub(crate) place: OnceLock<String>,
+    /// Why nodes that ask again and again are not taken in, as was told last, by their addresses.
+    not_taken_in: Mutex<BTreeMap<String, String>>,
     /// Those that call other nodes.
     pub(crate) tasks: Mutex<Vec<Task>>,
     call: Call,
@@ -71,7 +73,19 @@ fn may_come(members: &Members, node: NodeId) -> bool {
     !members.nodes.is_empty() && node >= members.next_id
 }
 
+/// So many nodes that aren't taken in are known by what was told of them.
+const MOST_TOLD: usize = 64;
+
 impl Shared {
+    /// Whether it hasn't been told yet that a node isn't taken in for this reason.
+    pub(crate) fn is_news_of(&self, address: &str, why: &str) -> bool {
+        let mut told = lock(&self.not_taken_in);
+        if told.len() >= MOST_TOLD {
+            told.clear();
+        }
+        told.insert(address.to_owned(), why.to_owned()).as_deref() != Some(why)
+    }
+
     pub(crate) fn new(env: &Env, standing: Standing, trust: Trust, call: Call) -> Self {
         let others = standing.charter.members.iter().filter(|peer| peer.node != standing.node);
         let links =
@@ -84,6 +98,7 @@ impl Shared {
             members: Mutex::default(),
             hooks: Hooks::default(),
             place: OnceLock::new(),
+            not_taken_in: Mutex::default(),
             tasks: Mutex::default(),
             call,
             ended: AtomicBool::new(false),

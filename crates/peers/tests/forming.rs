@@ -329,6 +329,12 @@ fn a_directory_that_was_lost_is_told_that_the_cluster_has_begun_and_takes_no_par
             world.said(lost)
         );
         assert!(!world.told.lock().unwrap().founded.contains_key(&lost));
+        world.sim.run_for(Duration::from_secs(5));
+        assert!(
+            world.said(lost).contains("none of those that answer leads"),
+            "{}",
+            world.said(lost)
+        );
         // For the next round it is back, as it was not before.
         let back = world.begun()[&1].clone();
         world.told.lock().unwrap().begun.insert(lost, back);

@@ -17,6 +17,12 @@ use std::time::Duration;
 
 /// How long after an answer it asks again.
 const PAUSE: Duration = Duration::from_millis(100);
+/// After so long without one who leads it is told so.
+const LEADERLESS: Duration = Duration::from_secs(10);
+const NOBODY_LEADS: &str = "none of those that answer leads, or takes anybody in: the one that does \
+                            has to be reached from here, and it takes a majority of those that vote; \
+                            where their directories are gone for good, docs/operations.md, \"A \
+                            cluster\", says how the rows are saved";
 /// How long a node has to make its directory.
 const FOUNDING: Duration = Duration::from_secs(30);
 
@@ -50,12 +56,25 @@ async fn until_over(shared: &Shared) {
 async fn ask_to_join(shared: &Shared, address: &str) {
     let asked = race(joining(shared, address), shared.env.sleep(PATIENCE + FOUNDING)).await;
     let why = match asked {
-        First::Left(Ok(())) => return,
-        // Another one leads.
-        First::Left(Err(why)) if why.is_behind() => return,
+        First::Left(Ok(())) => {
+            shared.state().leaderless_since = None;
+            return;
+        }
+        // Another one leads, if anybody does.
+        First::Left(Err(why)) if why.is_behind() => {
+            let now = shared.env.now();
+            let since = *shared.state().leaderless_since.get_or_insert(now);
+            if now < since + LEADERLESS {
+                return;
+            }
+            NOBODY_LEADS.to_owned()
+        }
         First::Left(Err(why)) => words(&why),
         First::Right(()) => "it does not answer".to_owned(),
     };
+    if why != NOBODY_LEADS {
+        shared.state().leaderless_since = None;
+    }
     let is_news = shared.state().not_taken_in.replace(why.clone()) != Some(why);
     if is_news {
         shared.changed.notify();

@@ -4,6 +4,7 @@ use super::Shared;
 use crate::charter::Standing;
 use crate::hello::Stage;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What was last heard of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +23,8 @@ pub(super) struct State {
     pub(super) seen: BTreeMap<String, Seen>,
     /// Why it was not taken in, the last time that it asked.
     pub(super) not_taken_in: Option<String>,
+    /// Since when everybody who was asked said that he doesn't lead.
+    pub(super) leaderless_since: Option<Duration>,
     pub(super) is_over: bool,
 }
 
