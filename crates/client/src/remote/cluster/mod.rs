@@ -473,4 +473,28 @@ mod tests {
         assert_eq!(cluster.leader(), third);
         cluster.close();
     }
+
+    /// It was looked for at the place where it had been, and waited for there until the next term.
+    #[test]
+    fn a_leader_that_has_moved_is_found_at_its_new_address_whoever_names_it() {
+        let env = Env::real();
+        let file = ClusterFile::parse("a:b@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3").unwrap();
+        let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
+        for says_so_itself in [false, true] {
+            let cluster = Cluster::connect(&env, &file, &options, &Arc::new(Identity::new(&file)));
+            cluster.note(1, &located(2, 5, Some(2)));
+            assert_eq!(cluster.leader(), Leader { term: 5, at: Some(1) });
+            let mut moved = located(1, 7, Some(2));
+            moved.members[1].address = "127.0.0.1:4".to_owned();
+            // Another one names it, and leads no more than before.
+            cluster.note(0, &moved);
+            assert_eq!(cluster.leader(), Leader { term: 7, at: Some(3) });
+            if says_so_itself {
+                cluster.note(3, &Located { node: 2, ..moved.clone() });
+                cluster.note(0, &Located { node: 1, ..moved });
+                assert_eq!(cluster.leader(), Leader { term: 7, at: Some(3) });
+            }
+            cluster.close();
+        }
+    }
 }
