@@ -297,6 +297,11 @@ impl ClusterFile {
 }
 
 impl Address {
+    /// Without the word that it speaks TLS, which is nothing of where it is.
+    pub fn bare(&self) -> String {
+        Self { tls: false, ..self.clone() }.to_string()
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let (text, tls) = text.strip_suffix(":tls").map_or((text, false), |text| (text, true));
         let (host, port) = text.rsplit_once(':')?;

@@ -663,7 +663,7 @@ impl Endpoint for RemoteEndpoint {
             return Vec::new();
         }
         let addresses = self.core.file.addresses().iter();
-        addresses.map(|address| Address { tls: false, ..address.clone() }.to_string()).collect()
+        addresses.map(Address::bare).collect()
     }
 
     fn reboot(&self, address: &str) -> Reply<i64> {

@@ -32,7 +32,7 @@ impl Server {
     pub(super) fn new(endpoint: RemoteEndpoint, address: &Address) -> Self {
         Self {
             endpoint,
-            address: Address { tls: false, ..address.clone() }.to_string(),
+            address: address.bare(),
             node: AtomicU64::new(0),
             up: AtomicBool::new(false),
             latency_us: AtomicU64::new(UNKNOWN),
