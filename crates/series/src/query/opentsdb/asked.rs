@@ -552,6 +552,7 @@ mod tests {
         assert_eq!(of("1m-sum-none"), (minute, "sum_over_time", Fill::None));
         assert_eq!(of("1m-max-nan"), (minute, "max_over_time", Fill::Nan));
         assert_eq!(of("60s-p99-null"), (minute, "quantile_over_time", Fill::Null));
+        assert_eq!(of("1m-median"), (minute, "quantile_over_time", Fill::None));
         assert_eq!(of("0all-sum-zero"), (None, "sum_over_time", Fill::Zero));
     }
 
@@ -592,6 +593,7 @@ mod tests {
             ("sum:1m-avg:cpu.*", "named whole"),
             ("sum:1m-avg:cpu{host=near(a)}", "no such filter: near"),
             ("sum:1m-avg:cpu{host=regexp(a}", "a bracket has no end"),
+            ("sum:1m-avg:cpu{host=regexp([a-z&&b])}", "&& isn't known"),
             ("sum:1m-avg:cpu{a=b}{c=d}{e=f}", "more than two lists"),
         ] {
             let why = of(text).unwrap_err();

@@ -8,7 +8,7 @@
 
 use super::super::numbers;
 use super::answer::metric;
-use super::source::labels_of;
+use super::source::{is_of_events, labels_of};
 use super::{Failure, Parameters, failed, missing, selected, wall_clock};
 use crate::query::{QueryResult, pause};
 use crate::store::{Found, PointStream, SeriesStore, Share};
@@ -53,7 +53,7 @@ impl Export {
         let all = selected(store, parameters).await?.ok_or_else(|| missing("match[]"))?;
         let mut share = Share::new(store);
         share.hold(all.len() * OVERHEAD).map_err(Failure::Source)?;
-        let rest = all.into_values().filter(|found| !found.name.as_str().starts_with('!'));
+        let rest = all.into_values().filter(|found| !is_of_events(found.name.metric()));
         let rest = rest.collect::<Vec<_>>().into_iter();
         Ok(Self { store: store.clone(), rest, first, last, rows, current: None, _share: share })
     }

@@ -7,7 +7,7 @@
 
 use super::answer::{Reply, metric};
 use super::parameters::{Parameters, label_of};
-use super::source::labels_of;
+use super::source::{is_of_events, labels_of};
 use super::{Failure, MAX_LISTED, TRUNCATED, cut, limit, missing, selected};
 use crate::name::{Name, plain, written};
 use crate::record::Kind;
@@ -126,7 +126,7 @@ async fn has_points(
     may_have_histograms: bool,
 ) -> crate::Result<bool> {
     // Events are texts, of which there are no sums.
-    if found.name.metric().starts_with('!') {
+    if is_of_events(found.name.metric()) {
         return Ok(true);
     }
     let series = store.reading(found);
