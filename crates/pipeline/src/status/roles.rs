@@ -70,8 +70,8 @@ fn log(shown: &Shown) -> Value {
 }
 
 /// How old the rows can be. Whoever doesn't lead has what was committed up to the last entry that
-/// it was told of: one comes each 0.6 s where nothing is written. Nobody knows it of one that takes
-/// what it lacks.
+/// it was told is committed: one comes each 0.6 s where nothing is written, and word of it with the
+/// next message. Nobody knows it of one that takes what it lacks.
 fn data_lag(shown: &Shown) -> Value {
     let behind = match &shown.member {
         Some(member) if member.catching_up.is_some() => return Value::Null,
