@@ -185,17 +185,18 @@ fn what_all_are_owed_together_is_bounded_and_who_holds_the_most_is_cut_off() {
                 Some((id, kind, _)) if id < EACH && kind == Kind::GetRangeReply as u8 => {
                     answers += 1
                 }
+                // On a slow machine the version may be too old in the end.
+                Some((_, _, body)) if reply::failure(&body).code() == 1007 => answers += 1,
                 _ => break,
             }
         }
         whole += usize::from(answers == EACH);
     }
+    // Somebody's answers may all have left before he was cut off, and somebody hears that he is
+    // before he is counted.
+    wait_until(|| whole + server.figures().cut_off as usize >= CLIENTS);
     let cut_off = server.figures().cut_off as usize;
-    // Somebody's answers may all have left before he was cut off.
-    assert!(
-        cut_off < CLIENTS && whole + cut_off >= CLIENTS,
-        "{whole} were answered, {cut_off} cut off"
-    );
+    assert!(cut_off < CLIENTS, "{whole} were answered, {cut_off} cut off");
 }
 
 #[test]

@@ -349,6 +349,18 @@ fn a_flush_that_fails_is_told_everywhere_before_commits_are_refused_for_it_and_t
     assert_each_once(&log, &OF_TABLES);
 }
 
+/// Another test's thread, which has no log, had met the same event first.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the harness' threads, which nothing simulates")]
+fn an_event_that_another_thread_has_met_is_heard() {
+    let event = || tracing::info!("what two threads meet");
+    let ((), log) = heard(Level::INFO, || {
+        std::thread::spawn(event).join().unwrap();
+        event();
+    });
+    assert_eq!(count(&log, "what two threads meet"), 1, "{log:#?}");
+}
+
 #[test]
 fn a_checkpoint_that_fails_is_told_everywhere_and_that_they_go_on() {
     let place = Place::new(4, with_one_segment(EngineKind::Memory));

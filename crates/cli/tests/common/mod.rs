@@ -17,17 +17,20 @@ pub struct Running {
 
 impl Running {
     /// Starts a server and waits until it is ready.
+    #[track_caller]
     pub fn start(dir: &Path, more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
         Self::of(command.arg("server").arg("--dir").arg(dir).args(more))
     }
 
     /// Starts a server by a command, and waits until it is ready.
+    #[track_caller]
     pub fn of(command: &mut Command) -> Self {
         Self::ready(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     /// Waits until a server that was started is ready.
+    #[track_caller]
     pub fn ready(mut child: Child) -> Self {
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();

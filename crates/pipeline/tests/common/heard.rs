@@ -1,14 +1,21 @@
 //! What a program's log would have of what is done on this thread, and on no other.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::with_default;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::subscriber::{Interest, with_default};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
+
+/// A second log, in which nobody writes. While there is only one, `tracing` asks no more than the
+/// thread that comes first by an event whether anybody wants it, and another test's thread has no
+/// log: the event would be lost to the one that has.
+static SECOND: LazyLock<Dispatch> =
+    LazyLock::new(|| Dispatch::new(Log { level: Level::ERROR, lines: Arc::default() }));
 
 /// Does `what`; gives the events of this level and above as well, one a line, as names and values.
 pub fn heard<T>(level: Level, what: impl FnOnce() -> T) -> (T, Vec<String>) {
+    LazyLock::force(&SECOND);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let done = with_default(Log { level, lines: lines.clone() }, what);
     let lines = std::mem::take(&mut *lines.lock().unwrap());
@@ -29,6 +36,10 @@ impl Visit for Line {
 }
 
 impl Subscriber for Log {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= self.level
     }
