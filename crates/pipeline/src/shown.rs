@@ -6,7 +6,7 @@ use crate::cluster::{CatchingUp, Membership, RowsTaken, Standing};
 use crate::gate::Limits;
 use crate::leader::Leader;
 use crate::replica::Replica;
-use plinth_replication::{Follower, HeldBack, NodeId};
+use plinth_replication::{HeldBack, NodeId};
 use std::sync::Arc;
 
 /// What is shown of a node.
@@ -40,13 +40,6 @@ impl ShownMember {
             (Some(_), None) => "follower",
             (None, None) => "candidate",
         }
-    }
-
-    /// Of each other voter how many entries it lacks, as far as a leader knows.
-    pub fn lags(&self) -> Vec<(NodeId, u64)> {
-        let last = self.standing.last_index;
-        let lag = |other: &Follower| (other.node, last.saturating_sub(other.synced));
-        self.standing.followers.iter().map(lag).collect()
     }
 }
 

@@ -393,9 +393,8 @@ fn rows_taken(taken: &RowsTaken) -> Value {
 /// How a node stands in its cluster.
 fn member(member: &ShownMember) -> Value {
     let ShownMember { standing, membership, .. } = member;
-    let lags = member.lags();
     let shown = |node: &MemberNode| {
-        let lag = lags.iter().find(|(id, _)| *id == node.id).map(|(_, lag)| *lag);
+        let lag = standing.lags.iter().find(|(id, _)| *id == node.id).map(|(_, lag)| *lag);
         let stalled = member.stalled.contains(&node.id);
         json!({
             "address": node.address,

@@ -207,17 +207,56 @@ fn a_member_shows_how_it_stands() {
         assert_eq!(member["role"], if at == leader { "leader" } else { "follower" }, "{member}");
         assert_eq!((&member["leader"], &member["node"]), (&(leader + 1).into(), &(at + 1).into()));
         assert_eq!(member["committed_index"], member["last_index"], "{member}");
-        let lag = &member["voters"][(at + 1) % 3]["lag_entries"];
-        assert_eq!(
-            lag,
-            &if at == leader { serde_json::json!(0) } else { serde_json::Value::Null },
-            "{member}"
-        );
+        for voter in 0..3 {
+            let known = (voter != leader).then_some(0);
+            assert_eq!(lag(&machines, at, "voters", voter), known, "of {voter}: {member}");
+        }
         let metrics = machines.node(at).metrics_text();
         assert!(
             metrics.contains(&format!("\nplinth_is_leader {}\n", u8::from(at == leader))),
             "{metrics}"
         );
+        let tells = metrics.contains("\nplinth_follower_lag_entries{");
+        assert_eq!(tells, at == leader, "one member tells it, or there are three alerts");
+    }
+}
+
+/// How many entries a member lacks, as the status of the node `at` shows it.
+fn lag(machines: &Machines, at: usize, part: &str, place: usize) -> Option<u64> {
+    let status = machines.sim.run_until(machines.node(at).endpoint().status_json());
+    let status: serde_json::Value = serde_json::from_str(&status.expect("a status")).unwrap();
+    status["cluster"]["plinth"]["member"][part][place]["lag_entries"].as_u64()
+}
+
+/// Only whoever leads knew it: who asked another member, as two of three clients do, learned of no
+/// member that it lacks anything.
+#[test]
+fn those_who_follow_tell_who_lacks_entries_too() {
+    let (mut machines, leader) = formed(0, 3);
+    let learner = machines.join(leader, "10.0.0.9:4500").expect("it is taken in");
+    let (near, away) = ((leader + 1) % 3, (leader + 2) % 3);
+    machines.set(leader, "key", "1").expect("a commit");
+    machines.sim.run_for(Duration::from_secs(2));
+    for at in [leader, near, learner] {
+        assert_eq!(lag(&machines, at, "voters", away), Some(0), "at {at}");
+        assert_eq!(lag(&machines, at, "learners", 0), Some(0), "at {at}");
+    }
+    machines.isolate(away);
+    (0..10).for_each(|_| machines.set(leader, "key", "2").expect("a commit"));
+    machines.sim.run_for(Duration::from_secs(3));
+    for at in [leader, near, learner] {
+        let lacks = lag(&machines, at, "voters", away);
+        assert!(lacks >= Some(10), "at {at}: {lacks:?}");
+        assert_eq!(lag(&machines, at, "learners", 0), Some(0), "at {at}");
+    }
+    assert_eq!(lag(&machines, away, "voters", near), None, "nobody leads there");
+    machines.heal();
+    machines.sim.run_for(Duration::from_secs(5));
+    let leader = machines.await_leader(|_| true);
+    for at in (0..4).filter(|at| *at != leader) {
+        assert_eq!(lag(&machines, leader, "voters", at % 3).unwrap_or(0), 0, "of {at}");
+        assert_eq!(lag(&machines, at, "voters", leader), None, "at {at}");
+        assert_eq!(lag(&machines, at, "voters", away).unwrap_or(0), 0, "at {at}");
     }
 }
 

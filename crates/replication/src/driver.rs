@@ -24,7 +24,7 @@ use crate::NodeId;
 use crate::core::{Core, Follower, Work};
 use crate::failure::{ReplicationError, ReplicationResult};
 use crate::frame::checksum;
-use crate::inbox::{Event, Inbox, Left};
+use crate::inbox::{Event, Inbox, Left, Progress};
 use crate::members::Members;
 use crate::message::{Message, MessageKind};
 use crate::peers::{Frame, Peers, Records};
@@ -188,10 +188,13 @@ impl Driver {
                 self.publish();
                 self.proofs.tick();
                 self.give_way();
-                let followers = self.followers();
-                let indices = (self.core.committed(), self.core.terms().last().index);
-                self.inbox
-                    .with(|told| (told.followers, told.indices) = (followers.into(), indices));
+                let progress = Progress {
+                    followers: self.followers().into(),
+                    lags: self.core.lags().into(),
+                    committed_index: self.core.committed(),
+                    last_index: self.core.terms().last().index,
+                };
+                self.inbox.with(|told| told.progress = progress);
             }
             let worked = self.work(&mut bodies).await;
             bodies.answer();

@@ -59,12 +59,9 @@ pub(crate) struct Told {
     pub(crate) leader: Option<NodeId>,
     /// How often it has wanted to lead, or seen somebody new do so.
     pub(crate) elections: u64,
-    /// The other nodes, if this one leads.
-    pub(crate) followers: Arc<[Follower]>,
     /// Who is a member, as of which entry.
     pub(crate) members: (Arc<Members>, u64),
-    /// A moment ago: up to which index entries are committed, and the last one.
-    pub(crate) indices: (u64, u64),
+    pub(crate) progress: Progress,
     /// The entry that rows have to reach, if this node lacks entries that it is sent no more.
     pub(crate) behind: Option<EntryId>,
     /// The term in which it leads, once an entry of that term is committed.
@@ -74,6 +71,19 @@ pub(crate) struct Told {
     pub(crate) full: Option<LogError>,
     pub(crate) end: End,
     waiting: Vec<Waker>,
+}
+
+/// A moment ago: how far a member and the others were.
+#[derive(Clone, Default)]
+pub(crate) struct Progress {
+    /// The other nodes, if this one leads.
+    pub(crate) followers: Arc<[Follower]>,
+    /// How many entries other nodes lack, as [`crate::Core::lags`] has it.
+    pub(crate) lags: Arc<[(NodeId, u64)]>,
+    /// Up to where entries are committed.
+    pub(crate) committed_index: u64,
+    /// The last one.
+    pub(crate) last_index: u64,
 }
 
 /// The last entry of a member.

@@ -14,7 +14,7 @@ use plinth_types::Version;
 use crate::NodeId;
 use crate::core::{Config, Core, Follower, Promise};
 use crate::driver::{self, Driver};
-use crate::inbox::{Event, Inbox, Left, Told};
+use crate::inbox::{Event, Inbox, Left, Progress, Told};
 use crate::members::Members;
 use crate::peers::{Frame, Peers, Records};
 use crate::proofs::Proofs;
@@ -35,6 +35,8 @@ pub struct Standing {
     pub elections: u64,
     /// If it leads: the others.
     pub followers: Arc<[Follower]>,
+    /// How many entries other nodes lack, as far as it knows: [`crate::Core::lags`].
+    pub lags: Arc<[(NodeId, u64)]>,
     /// Who is a member.
     pub members: Arc<Members>,
     /// As of which entry.
@@ -235,16 +237,16 @@ impl Member {
 }
 
 fn standing(told: &Told) -> Standing {
-    let Told {
-        term, leader, leads, elections, indices: (committed_index, last_index), behind, ..
-    } = *told;
-    let (followers, (members, members_index)) = (told.followers.clone(), told.members.clone());
+    let Told { term, leader, leads, elections, behind, .. } = *told;
+    let Progress { followers, lags, committed_index, last_index } = told.progress.clone();
+    let (members, members_index) = told.members.clone();
     Standing {
         term,
         leader,
         leads,
         elections,
         followers,
+        lags,
         members,
         members_index,
         committed_index,

@@ -78,6 +78,22 @@ fn one_that_follows_says_its_term_to_those_who_follow_too() {
 }
 
 #[test]
+fn it_says_along_how_far_its_log_is_synced_and_knows_what_others_lack() {
+    let mut core = node_that_knows(EntryId::default(), 8);
+    let others = said_to_others(&mut core, 6);
+    assert!(!others.is_empty() && others.iter().all(|said| said.index == 10), "{others:?}");
+    assert_eq!(core.lags(), [(3, 0)], "nobody has said anything yet");
+    let says = |index| Message { index, ..Message::bare(MessageKind::HeartbeatReply, 2, 3, 6) };
+    core.receive(&says(5)).unwrap();
+    assert_eq!(core.lags(), [(2, 3), (3, 0)]);
+    // A program from before says nothing of it.
+    core.receive(&says(0)).unwrap();
+    assert_eq!(core.lags(), [(2, 3), (3, 0)]);
+    core.receive(&says(9)).unwrap();
+    assert_eq!(core.lags(), [(2, 0), (3, 0)], "it may have what isn't known to be committed");
+}
+
+#[test]
 fn it_says_no_term_that_is_not_synced() {
     let mut core = node(3);
     core.receive(&heartbeat(3, 4)).unwrap();

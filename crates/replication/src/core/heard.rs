@@ -23,8 +23,11 @@
 //! What nobody remembers nobody can tell: of a copy that was made in the term that still is, after
 //! the only node to which it has acknowledged more is gone; or when all others have been started
 //! anew.
+//!
+//! Along with its term a node says up to which entry it has synced the log. Only the leader has
+//! that of the appends' replies; so those who follow can tell who lacks entries, too.
 
-use super::{Core, Lacks};
+use super::{Core, Follower, Lacks};
 use crate::NodeId;
 use crate::failure::ReplicationError;
 use crate::members::Part;
@@ -37,18 +40,32 @@ use std::iter;
 /// How often a node says in which term it is: so many ticks.
 const SAY_TICKS: u64 = 50;
 
-/// The terms in which other nodes have spoken.
+/// What a node has said counts for so many ticks: what is committed since is what it lacks, if it
+/// says nothing more.
+const SAID_TICKS: u64 = 4 * SAY_TICKS;
+
+/// The terms in which other nodes have spoken, and how far they were.
 #[derive(Default)]
 pub(super) struct Heard {
     terms: BTreeMap<NodeId, u64>,
+    said: BTreeMap<NodeId, Said>,
+    ticks: u64,
+}
+
+/// What another node has said last of its log.
+struct Said {
+    /// Up to which entry it had synced it.
+    synced: u64,
+    /// Up to which entry this node knew then that the log is committed.
+    committed: u64,
     ticks: u64,
 }
 
 impl Heard {
     /// Notes in which term a node has spoken, if what it says comes behind a sync of that. What
     /// belongs to a proof doesn't, and whether it would be voted for is asked of a term that may
-    /// never be.
-    fn note(&mut self, message: &Message) {
+    /// never be. So many entries are known to be committed.
+    fn note(&mut self, message: &Message, committed: u64) {
         let is_synced = matches!(
             message.kind,
             MessageKind::Append
@@ -59,7 +76,21 @@ impl Heard {
         if is_synced && message.context.is_none() {
             let latest = self.terms.entry(message.from).or_default();
             *latest = message.term.max(*latest);
+            // Older programs say 0.
+            if message.kind == MessageKind::HeartbeatReply && message.index > 0 {
+                let said = Said { synced: message.index, committed, ticks: self.ticks };
+                self.said.insert(message.from, said);
+            }
         }
+    }
+
+    /// Of each node that has said how far it is how many committed entries it lacks.
+    fn lags(&self, committed: u64) -> impl Iterator<Item = (NodeId, u64)> {
+        self.said.iter().map(move |(node, said)| {
+            let is_fresh = self.ticks - said.ticks <= SAID_TICKS;
+            let of = if is_fresh { said.committed } else { committed };
+            (*node, of.saturating_sub(said.synced))
+        })
     }
 
     /// Says along what the receiver must know of itself.
@@ -78,7 +109,7 @@ fn asks(kind: MessageKind) -> bool {
 impl Core {
     /// Looks whether a message shows that this node has forgotten something.
     pub(super) fn look_for_what_is_forgotten(&mut self, message: &Message) {
-        self.lacks.heard.note(message);
+        self.lacks.heard.note(message, self.committed());
         let Message { kind, from, to, term, commit, hint, .. } = *message;
         let (last, own) = (self.node.raft.raft_log.last_index(), self.node.raft.term);
         if to != self.config.id || !self.members.part(from).is_some_and(Part::votes) {
@@ -156,8 +187,30 @@ impl Core {
         self.lacks.forgotten.as_ref()
     }
 
-    /// Time passes: says now and then to those who don't lead in which term this node is. Whoever
-    /// leads hears it anyway.
+    /// Of other nodes how many entries they lack. Whoever leads knows it of all of them, and counts
+    /// his own last entry. One that follows knows what they have said, and of itself, and counts
+    /// committed entries; of the leader there is nothing to know. None while nobody leads.
+    pub fn lags(&self) -> Vec<(NodeId, u64)> {
+        let raft = &self.node.raft;
+        match raft.state {
+            StateRole::Leader => {
+                let last = self.terms().last().index;
+                let lag = |other: Follower| (other.node, last.saturating_sub(other.synced));
+                self.followers().into_iter().map(lag).collect()
+            }
+            StateRole::Follower if raft.leader_id != 0 => {
+                let committed = self.committed();
+                let own = committed.saturating_sub(raft.raft_log.persisted);
+                let others = self.lacks.heard.lags(committed);
+                let others = others.filter(|(node, _)| *node != raft.leader_id);
+                others.chain([(self.config.id, own)]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Time passes: says now and then to those who don't lead in which term this node is, and up to
+    /// where it has synced its log. Whoever leads hears it anyway.
     pub(super) fn say_term(&mut self) {
         let Lacks { heard, .. } = &mut self.lacks;
         heard.ticks += 1;
@@ -172,9 +225,13 @@ impl Core {
         }
         let voters = self.members.all_voters();
         heard.terms.retain(|node, _| voters.contains(node));
-        if voters.contains(&id) {
-            let others = voters.into_iter().filter(|node| ![id, leader].contains(node));
-            let say = |to| Message::bare(MessageKind::HeartbeatReply, id, to, term);
+        heard.said.retain(|node, _| self.members.part(*node).is_some());
+        if self.members.part(id).is_some() {
+            let index = raft.raft_log.persisted;
+            let others = self.members.nodes.iter().map(|node| node.id);
+            let others = others.filter(|node| ![id, leader].contains(node));
+            let say =
+                |to| Message { index, ..Message::bare(MessageKind::HeartbeatReply, id, to, term) };
             self.answers.extend(others.map(say));
         }
     }
