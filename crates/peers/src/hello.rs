@@ -207,8 +207,15 @@ impl Welcome {
     /// whole.
     ///
     /// # Errors
-    /// `Malformed` or `Told` if it is none.
+    /// `Malformed` or `Told` if it is none; `Mismatch` if it is one for clients, with which a server
+    /// answers that is no member of a cluster.
     pub fn decode(bytes: &[u8]) -> PeerResult<Option<(Self, usize)>> {
+        if bytes.starts_with(&plinth_proto::hello::MAGIC) {
+            return Err(PeerError::Mismatch(
+                "a Plinth server is there, but one with a database of its own, not one of a cluster: give it another address,                  or start it with this cluster file and an empty directory"
+                    .into(),
+            ));
+        }
         let Some((content, len)) = envelope::split(bytes, MAGIC)? else { return Ok(None) };
         let mut reader = Reader::new(content);
         let version = reader.u16()?;

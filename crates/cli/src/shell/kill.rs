@@ -84,10 +84,15 @@ pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Re
     let (to_restart, to_close): (Vec<&str>, Vec<&str>) =
         names.iter().partition(|name| servers.iter().any(|server| server == bare(name)));
     let to_restart: Vec<String> = to_restart.iter().map(|name| bare(name).to_owned()).collect();
-    if !to_close.is_empty() {
-        close(session, &to_close)?;
+    let unknown = if to_close.is_empty() { Vec::new() } else { close(session, &to_close)? };
+    restart(session, &to_restart)?;
+    match unknown[..] {
+        [] => Ok(()),
+        _ => Err(Refusal::Usage(format!(
+            "neither a server nor a client at {}: `kill` lists them",
+            unknown.join(", ")
+        ))),
     }
-    restart(session, &to_restart)
 }
 
 /// Whether a server doesn't answer.
@@ -97,16 +102,25 @@ fn is_away<Out: Write>(session: &Session<Out>, server: &str) -> bool {
     !matches!(within(endpoint.env(), ANSWER, endpoint.status_of(server)), Some(Ok(_)))
 }
 
-/// Closes connections of clients.
-fn close<Out: Write>(session: &mut Session<Out>, names: &[&str]) -> Result<(), Refusal> {
-    let mut closed = 0;
+/// Closes connections of clients; gives the addresses from which there are none.
+fn close<'a, Out: Write>(
+    session: &mut Session<Out>,
+    names: &[&'a str],
+) -> Result<Vec<&'a str>, Refusal> {
+    let (mut closed, mut unknown) = (0, Vec::new());
     for name in names {
-        let name = if *name == "clients" { "all" } else { name };
-        closed += session.answer(session.shown().endpoint().disconnect(name))?;
+        let (asked, is_address) = if *name == "clients" { ("all", false) } else { (*name, true) };
+        let there = session.answer(session.shown().endpoint().disconnect(asked))?;
+        if there == 0 && is_address {
+            unknown.push(*name);
+        }
+        closed += there;
     }
     let connections = if closed == 1 { "connection" } else { "connections" };
-    writeln!(session.out, "Closed {closed} {connections}")?;
-    Ok(())
+    if closed > 0 || unknown.is_empty() {
+        writeln!(session.out, "Closed {closed} {connections}")?;
+    }
+    Ok(unknown)
 }
 
 /// What a server that was told to begin anew is doing.

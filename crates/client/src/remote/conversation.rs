@@ -51,7 +51,7 @@ pub(super) async fn open(link: &Link, address: &Address) -> Result<Opened, Faile
     let place = stream.peer_address();
     let mut stream = if address.tls { secured(link, stream).await? } else { stream };
     let mut hello = Vec::new();
-    Hello::new(link.file.key(), link.options.name.clone()).encode(&mut hello);
+    Hello::new(link.target.given().key(), link.options.name.clone()).encode(&mut hello);
     // What TLS has to say about it stands in the system's error.
     let lost =
         |error: std::io::Error| match error.get_ref().and_then(|why| why.downcast_ref::<Error>()) {

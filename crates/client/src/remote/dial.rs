@@ -18,10 +18,13 @@ pub(super) async fn run(link: Arc<Link>) {
     loop {
         link.wanted.wait().await;
         while !link.is_closed() && link.is_waiting() {
-            let address = &link.file.addresses()[attempt % link.file.addresses().len()];
+            let file = link.target.now();
+            let address = &file.addresses()[attempt % file.addresses().len()];
             let opening = race(conversation::open(&link, address), link.env.sleep(PATIENCE)).await;
             attempt += 1;
             match opening {
+                // Another server has got this one's place meanwhile.
+                First::Left(Ok(_)) if !link.target.is(&file) => {}
                 First::Left(Ok(Opened { stream, rest, version })) => {
                     link.connected(version);
                     link.looks_for_others();

@@ -8,13 +8,14 @@
 //! reach the server and are never sent again.
 
 use super::RemoteOptions;
-use super::cluster_file::{Address, ClusterFile};
+use super::cluster_file::Address;
 use super::counting::{Asker, Count, Wanted, Witnesses};
 use super::fallback::{Fallback, Orphan};
 use super::identity::Identity;
 use super::refusal::{self, Failed};
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
+use super::target::Target;
 use super::token::{Shown, Token};
 use super::waits::{Says, Waits};
 use crate::endpoint::ReadVersionReply;
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 pub(super) struct Link {
     pub(super) env: Env,
-    pub(super) file: Arc<ClusterFile>,
+    pub(super) target: Arc<Target>,
     pub(super) options: Arc<RemoteOptions>,
     /// Its place among the links of its endpoint.
     pub(super) number: usize,
@@ -135,7 +136,7 @@ impl State {
 impl Link {
     pub(super) fn new(
         env: Env,
-        file: Arc<ClusterFile>,
+        target: Arc<Target>,
         options: Arc<RemoteOptions>,
         number: usize,
         database: Arc<Identity>,
@@ -143,7 +144,7 @@ impl Link {
     ) -> Self {
         Self {
             env,
-            file,
+            target,
             options,
             number,
             database,

@@ -37,6 +37,7 @@ mod scout;
 mod slots;
 mod snapshot;
 mod status;
+mod target;
 mod token;
 mod waits;
 
@@ -70,6 +71,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use target::Target;
 use token::Token;
 use waits::Waits;
 
@@ -126,7 +128,7 @@ pub struct RemoteEndpoint {
 /// The connections, and what is known about where they lead.
 struct Core {
     env: Env,
-    file: Arc<ClusterFile>,
+    target: Arc<Target>,
     links: Vec<Arc<Link>>,
     database: Arc<Identity>,
     options: Arc<RemoteOptions>,
@@ -152,13 +154,14 @@ impl RemoteEndpoint {
         let database = Arc::new(Identity::new(&file));
         if file.addresses().len() == 1 {
             let scout = Arc::new(Scout::default());
-            let core = Core::new(env, file, options, database, Lost::Waits(Some(scout.clone())));
+            let target = Target::new(file);
+            let core = Core::new(env, target, options, database, Lost::Waits(Some(scout.clone())));
             scout.serve(&core);
             return Self { core, scout: Needed::new(scout), token: None, waits: None };
         }
         let cluster = Cluster::connect(env, &file, &options, &database);
         let options = RemoteOptions { connections: 0, ..options };
-        let core = Core::new(env, file, options, database, Lost::Waits(None));
+        let core = Core::new(env, Target::new(file), options, database, Lost::Waits(None));
         let scout = Needed::new(Arc::new(Scout::of(cluster)));
         Self { core, scout, token: None, waits: None }
     }
@@ -170,7 +173,8 @@ impl RemoteEndpoint {
         options: RemoteOptions,
         database: Arc<Identity>,
     ) -> Self {
-        let core = Core::new(env, Arc::new(file), options, database, Lost::GivesUp);
+        let target = Target::new(Arc::new(file));
+        let core = Core::new(env, target, options, database, Lost::GivesUp);
         Self { core, scout: Needed::new(Arc::default()), token: None, waits: None }
     }
 
@@ -257,7 +261,7 @@ impl RemoteEndpoint {
 
     /// The cluster file that names the database.
     pub fn cluster_file(&self) -> &ClusterFile {
-        &self.core.file
+        self.core.target.given()
     }
 
     #[inline]
@@ -269,7 +273,7 @@ impl RemoteEndpoint {
 impl Core {
     fn new(
         env: &Env,
-        file: Arc<ClusterFile>,
+        target: Arc<Target>,
         options: RemoteOptions,
         database: Arc<Identity>,
         lost: Lost,
@@ -278,7 +282,7 @@ impl Core {
         let link = |number| {
             Link::new(
                 env.clone(),
-                file.clone(),
+                target.clone(),
                 options.clone(),
                 number,
                 database.clone(),
@@ -292,7 +296,7 @@ impl Core {
             drop(env.spawn_network_at(link.number, "connection", dial::run(link.clone())));
         }
         let (patient, luck) = (OnceLock::new(), Arc::default());
-        Arc::new(Self { env: env.clone(), file, links, database, options, patient, luck })
+        Arc::new(Self { env: env.clone(), target, links, database, options, patient, luck })
     }
 
     /// The same server by connections that don't give up: for what no other server can be asked.
@@ -301,7 +305,7 @@ impl Core {
             let options = RemoteOptions { connections: 1, ..(*self.options).clone() };
             Self::new(
                 &self.env,
-                self.file.clone(),
+                self.target.clone(),
                 options,
                 self.database.clone(),
                 Lost::Waits(None),
@@ -361,13 +365,13 @@ impl Core {
     }
 
     fn describe(&self) -> Description {
+        let file = self.target.now();
         Description {
-            cluster_file_path: self
-                .file
+            cluster_file_path: file
                 .path()
                 .map(|path| path.display().to_string())
                 .unwrap_or_default(),
-            connection_string: self.file.connection_string(),
+            connection_string: file.connection_string(),
             cluster_id: self.database.get().unwrap_or_default().to_owned(),
         }
     }
@@ -376,10 +380,16 @@ impl Core {
         let (core, unreachable) = (self.clone(), self.clone());
         let ask = move || {
             let asked = core.asked_status(token.as_ref());
-            status::told(&core.env, (*core.file).clone(), asked)
+            status::told(&core.env, (*core.target.now()).clone(), asked)
         };
         let why = move || unreachable.failure().map(|failed| failed.why);
         status::unless_absent(&self.env, why, ask, self.describe())
+    }
+
+    /// Whether there is no connection.
+    fn is_unconnected(&self) -> bool {
+        let patient = self.patient.get().into_iter().flat_map(|core| &core.links);
+        !self.links.iter().chain(patient).any(|link| link.is_connected())
     }
 
     /// Why the server can't be reached, if that was tried and there is no connection.
@@ -428,7 +438,7 @@ impl Drop for Core {
 
 impl std::fmt::Debug for RemoteEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RemoteEndpoint").field(&self.core.file.connection_string()).finish()
+        f.debug_tuple("RemoteEndpoint").field(&self.core.target.now().connection_string()).finish()
     }
 }
 
@@ -662,8 +672,7 @@ impl Endpoint for RemoteEndpoint {
         if self.cluster().is_some() {
             return Vec::new();
         }
-        let addresses = self.core.file.addresses().iter();
-        addresses.map(Address::bare).collect()
+        self.core.target.now().addresses().iter().map(Address::bare).collect()
     }
 
     fn reboot(&self, address: &str) -> Reply<i64> {

@@ -100,7 +100,8 @@ impl Scout {
         if located.term == 0 || located.members.len() < 2 {
             return;
         }
-        let connect = || Cluster::connect(&core.env, &core.file, &core.options, &core.database);
+        let connect =
+            || Cluster::connect(&core.env, core.target.given(), &core.options, &core.database);
         let cluster = self.cluster.get_or_init(connect);
         // The file's one address is that of whoever said so. Nobody may ask for anything for long,
         // and the file is to name the others by then.

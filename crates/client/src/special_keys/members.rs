@@ -127,7 +127,6 @@ impl<H: Host> SpecialKeys<H> {
             }
             let text = wanted.join(",");
             self.host.write(system::COORDINATORS_WANTED, Some(text.as_bytes()));
-            self.host.write(system::VOTER_COUNT, Some(wanted.len().to_string().as_bytes()));
         }
         Ok(None)
     }

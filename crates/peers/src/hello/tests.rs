@@ -105,6 +105,15 @@ fn every_word_comes_back_as_it_was() {
     assert_eq!(read.refused.unwrap().detail(), Some("another cluster"));
 }
 
+/// It was told that it doesn't speak Plinth's protocol.
+#[test]
+fn a_server_with_a_database_of_its_own_is_named_as_one() {
+    let refused = plinth_proto::Welcome::refuse(Error::timed_out());
+    let bytes = encoded(|out| refused.encode(out));
+    let error = Welcome::decode(&bytes).unwrap_err();
+    assert!(matches!(&error, PeerError::Mismatch(what) if what.contains("its own")), "{error}");
+}
+
 #[test]
 fn the_newest_version_that_both_speak_is_spoken() {
     let choose = |oldest, newest| {

@@ -5,6 +5,7 @@ use super::{SERVERS, World, increment};
 use plinth_client::Database;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_env::sync::{First, race};
+use plinth_types::LocatedMember;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,5 +100,43 @@ fn a_client_at_rest_hears_of_another_leader_and_of_members_that_come_then() {
     world.kill(1);
     world.lead(2);
     rest();
+    increment_soon(&world, &db, "row/2");
+}
+
+/// A client has 64 places for servers, and each address that it ever heard of kept one: where
+/// servers have another one after each restart, as in containers, no client that lives for long
+/// heard of the last of them.
+#[test]
+fn a_client_hears_of_members_however_many_have_come_and_gone() {
+    let world = World::new(12);
+    let third = world.located.lock().unwrap().members.pop().unwrap();
+    let db = client_of_two(&world);
+    for generation in 0..20 {
+        let gone = (0..8).map(|number| LocatedMember {
+            node: 100 + 8 * generation + number,
+            address: format!("10.99.{generation}.{number}:4500"),
+            votes: false,
+        });
+        {
+            let mut located = world.located.lock().unwrap();
+            located.members.truncate(2);
+            located.members.extend(gone);
+        }
+        for _ in 0..4 {
+            world.sim.run_for(Duration::from_secs(1));
+            increment_soon(&world, &db, "row/1");
+        }
+    }
+    {
+        let mut located = world.located.lock().unwrap();
+        located.members.truncate(2);
+        located.members.push(third);
+    }
+    for _ in 0..4 {
+        world.sim.run_for(Duration::from_secs(1));
+        increment_soon(&world, &db, "row/1");
+    }
+    [0, 1].iter().for_each(|at| world.kill(*at));
+    world.lead(2);
     increment_soon(&world, &db, "row/2");
 }

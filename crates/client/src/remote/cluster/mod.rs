@@ -56,8 +56,8 @@ const REWRITE: Duration = Duration::from_secs(5);
 /// The servers of a database.
 pub(super) struct Cluster {
     env: Env,
-    /// Those of the file, and behind them members that were heard of later, in places that are
-    /// never given again.
+    /// Those of the file, and behind them members that were heard of later. When all places are
+    /// given, members that come get those of servers that are gone.
     servers: Vec<OnceLock<Server>>,
     options: RemoteOptions,
     database: Arc<Identity>,
@@ -198,7 +198,7 @@ impl Cluster {
             let itself = (leader == located.node).then_some(at);
             let by_address = || {
                 let address = located.leader_address()?;
-                self.servers().position(|server| server.address() == address)
+                self.servers().position(|server| *server.address() == *address)
             };
             let by_node = || self.servers().position(|server| server.node() == leader);
             // One that has moved was known by another address.
@@ -244,7 +244,7 @@ impl Cluster {
     /// The server with an address, whether it answers or not.
     pub(super) fn at(&self, address: &str) -> Option<&RemoteEndpoint> {
         let address = address.strip_suffix(":tls").unwrap_or(address);
-        self.servers().find(|server| server.address() == address).map(Server::endpoint)
+        self.servers().find(|server| *server.address() == *address).map(Server::endpoint)
     }
 
     /// The server at a place that was given.
@@ -259,23 +259,26 @@ impl Cluster {
             *self.file.members() = addresses;
         }
         if located.term > 0 {
-            self.find_places(located.members.iter().map(|member| member.address.as_str()));
+            let addresses = located.members.iter().map(|member| member.address.as_str());
+            self.find_places(&addresses.collect::<Vec<_>>());
         }
     }
 
     /// Finds a place for each address at which no server is known.
-    fn find_places<'a>(self: &Arc<Self>, addresses: impl Iterator<Item = &'a str>) {
-        let is_new = |address: &str| self.servers().all(|server| server.address() != address);
-        let new: Vec<&str> = addresses.filter(|address| is_new(address)).collect();
-        if new.is_empty() {
+    fn find_places(self: &Arc<Self>, addresses: &[&str]) {
+        let is_new = |address: &str| self.servers().all(|server| *server.address() != *address);
+        if !addresses.iter().any(|address| is_new(address)) {
             return;
         }
         let _one = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.file();
-        for address in new.into_iter().filter(|address| is_new(address)) {
+        for address in addresses.iter().filter(|address| is_new(address)) {
             let at = self.servers().count();
-            let Some(file) = file.naming(&[address.to_owned()]) else { continue };
-            let Some(place) = self.servers.get(at) else { return };
+            let Some(file) = file.naming(&[(*address).to_owned()]) else { continue };
+            let Some(place) = self.servers.get(at) else {
+                self.replace(file, addresses);
+                continue;
+            };
             let endpoint = RemoteEndpoint::of_one(
                 &self.env,
                 file.only(0),
@@ -284,6 +287,21 @@ impl Cluster {
             );
             let _ = place.set(Server::new(endpoint, &file.addresses()[0]));
             self.is_joined(at);
+        }
+    }
+
+    /// Gives the server of a file the place of one that is gone, if there is one: of nobody who is a
+    /// member or named in the cluster file, nor of one of those for whom places are being found.
+    fn replace(&self, file: ClusterFile, wanted: &[&str]) {
+        let named: Vec<_> = self.file().addresses().iter().map(Address::bare).collect();
+        let leader = self.leader().at;
+        let is_free = |(at, server): &(usize, &Server)| {
+            let address = server.address();
+            let is_wanted = wanted.contains(&&*address) || named.iter().any(|it| **it == *address);
+            leader != Some(*at) && !is_wanted && !self.is_member(server) && server.is_gone()
+        };
+        if let Some((_, server)) = self.servers().enumerate().find(is_free) {
+            server.give_way(file);
         }
     }
 
@@ -303,7 +321,7 @@ impl Cluster {
             let Some(cluster) = cluster.upgrade() else { return };
             if let Some(found) = found.filter(|found| found.key() == file.key()) {
                 let addresses: Vec<String> = found.addresses().iter().map(Address::bare).collect();
-                cluster.find_places(addresses.iter().map(String::as_str));
+                cluster.find_places(&addresses.iter().map(String::as_str).collect::<Vec<_>>());
             }
             cluster.file.is_read.store(false, Ordering::Release);
         }));
@@ -312,7 +330,7 @@ impl Cluster {
     /// Whether a server is a member, as far as is known.
     fn is_member(&self, server: &Server) -> bool {
         let members = self.file.members();
-        members.is_empty() || members.iter().any(|address| address == server.address())
+        members.is_empty() || members.iter().any(|address| **address == *server.address())
     }
 
     /// Has the cluster file name those who vote now, as FoundationDB does, if this client may write

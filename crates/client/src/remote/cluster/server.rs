@@ -1,10 +1,10 @@
 //! One server of several: how soon it answers, whether it does at all, and which node it is.
 
 use super::super::RemoteEndpoint;
-use super::super::cluster_file::Address;
+use super::super::cluster_file::{Address, ClusterFile};
 use plinth_types::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Of an average of times the last one counts for an eighth.
@@ -14,7 +14,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 pub(super) struct Server {
     endpoint: RemoteEndpoint,
-    address: String,
+    address: RwLock<Arc<str>>,
     /// Which node it is; 0 until it has said so.
     node: AtomicU64,
     /// Whether it has answered since it was lost or silent.
@@ -32,7 +32,7 @@ impl Server {
     pub(super) fn new(endpoint: RemoteEndpoint, address: &Address) -> Self {
         Self {
             endpoint,
-            address: address.bare(),
+            address: RwLock::new(address.bare().into()),
             node: AtomicU64::new(0),
             up: AtomicBool::new(false),
             latency_us: AtomicU64::new(UNKNOWN),
@@ -46,8 +46,24 @@ impl Server {
         &self.endpoint
     }
 
-    pub(super) fn address(&self) -> &str {
-        &self.address
+    pub(super) fn address(&self) -> Arc<str> {
+        self.address.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether another server may have its place: it can't be reached.
+    pub(super) fn is_gone(&self) -> bool {
+        !self.is_up() && self.endpoint.core.is_unconnected()
+    }
+
+    /// Another server has its place from now on: the one that a file names.
+    pub(super) fn give_way(&self, file: ClusterFile) {
+        self.introduce(0);
+        self.latency_us.store(UNKNOWN, Ordering::Relaxed);
+        self.passed_over_us.store(0, Ordering::Relaxed);
+        self.lost(None);
+        *self.address.write().unwrap_or_else(PoisonError::into_inner) =
+            file.addresses()[0].bare().into();
+        self.endpoint.core.target.aim(file);
     }
 
     pub(super) fn node(&self) -> u64 {
