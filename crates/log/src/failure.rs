@@ -54,7 +54,7 @@ pub enum LogError {
     Incompatible(String),
     /// Not now: another node leads, or something else is under way. Nothing was appended.
     Behind(String),
-    /// Whoever was asked whether the log may be opened has said no, for this reason.
+    /// Whoever was asked whether the log may be opened, or goes on, has said no, for this reason.
     Refused(Error),
     /// Whoever should have answered has not.
     Unanswered(Unanswered),

@@ -212,7 +212,8 @@ impl Welcome {
     pub fn decode(bytes: &[u8]) -> PeerResult<Option<(Self, usize)>> {
         if bytes.starts_with(&plinth_proto::hello::MAGIC) {
             return Err(PeerError::Mismatch(
-                "a Plinth server is there, but one with a database of its own, not one of a cluster: give it another address,                  or start it with this cluster file and an empty directory"
+                "a Plinth server is there, but one with a database of its own, not one of a cluster: give it another address, \
+                 or start it with this cluster file and an empty directory"
                     .into(),
             ));
         }

@@ -189,7 +189,8 @@ pub(crate) async fn claim(
     if identity.member != 0 {
         let what = format!(
             "{} is of node {} of a cluster: it may lack commits, or have some that never came to be. Start it with \
-             its cluster file (`plinth server --cluster-file`), or connect to the cluster",
+             its cluster file (`plinth server --cluster-file`; if that is gone, with a copy of another server's), or connect to \
+             the cluster",
             dir.display(),
             identity.member
         );

@@ -14,6 +14,8 @@ use plinth_types::{Error, Result};
 /// Most bytes of the content.
 pub const MAX_CONTENT: usize = 4096;
 const HEAD: usize = 16;
+/// What the magic of each of Plinth's protocols begins with.
+const OURS: &[u8] = b"\x89PLN";
 
 /// Appends a message to `out`; its content is what `content` appends.
 pub fn put(out: &mut Vec<u8>, magic: [u8; 8], content: impl FnOnce(&mut Vec<u8>)) {
@@ -33,7 +35,13 @@ pub fn put(out: &mut Vec<u8>, magic: [u8; 8], content: impl FnOnce(&mut Vec<u8>)
 /// `checksum_failed`.
 pub fn split(bytes: &[u8], magic: [u8; 8]) -> Result<Option<(&[u8], usize)>> {
     if bytes.iter().zip(&magic).any(|(byte, expected)| byte != expected) {
-        return Err(malformed("the other side doesn't speak Plinth's protocol"));
+        return Err(malformed(match bytes.starts_with(OURS) {
+            true => {
+                "the other side speaks another of Plinth's protocols: one of the two is a server that \
+                 belongs to a cluster, and takes the other for one"
+            }
+            false => "the other side doesn't speak Plinth's protocol",
+        }));
     }
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
     let mut head = Reader::new(head);

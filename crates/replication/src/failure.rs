@@ -40,8 +40,10 @@ impl ReplicationError {
     /// FoundationDB's number, and what happened in particular.
     fn number(&self) -> (Error, &str) {
         match self {
-            Self::Malformed(what) | Self::Forgotten(what) | Self::Lost(what) => {
-                (Error::file_corrupt(), what)
+            Self::Malformed(what) => (Error::file_corrupt(), what),
+            // To restore a backup on one of several servers would be wrong.
+            Self::Forgotten(what) | Self::Lost(what) => {
+                (Error::file_corrupt().without_advice(), what)
             }
             Self::Damaged(what) => (Error::checksum_failed(), what),
             Self::NewerFormat(what) => (Error::unsupported_operation(), what),
@@ -65,9 +67,8 @@ impl From<ReplicationError> for LogError {
     fn from(error: ReplicationError) -> Self {
         use ReplicationError as E;
         match error {
-            E::Malformed(what) | E::Damaged(what) | E::Forgotten(what) | E::Lost(what) => {
-                Self::Malformed(what)
-            }
+            E::Malformed(what) | E::Damaged(what) => Self::Malformed(what),
+            E::Forgotten(_) | E::Lost(_) => Self::Refused((&error).into()),
             E::NewerFormat(what) => Self::ForeignFormat(what),
             E::Incompatible(what) => Self::Incompatible(what),
             E::Invalid(what) => Self::Option(what),

@@ -28,6 +28,8 @@ pub struct Error {
     code: u16,
     exhausted: Option<Resource>,
     detail: Option<Arc<str>>,
+    /// Whether the detail says what to do, and the number's advice would be another.
+    is_advised: bool,
 }
 
 /// What the machine has no more of. Whoever met with it can go on when there is some again.
@@ -128,7 +130,7 @@ impl Error {
     /// those that no error can have (below 1 or above 65535) become `internal_error`.
     pub fn from_code(code: i32) -> Self {
         let code = u16::try_from(code).ok().filter(|code| *code != 0).unwrap_or(4100);
-        Self { code, exhausted: None, detail: None }
+        Self { code, exhausted: None, detail: None, is_advised: false }
     }
 
     /// The same error, which comes of this resource's end. The number stays: this is for those in
@@ -168,14 +170,22 @@ impl Error {
         self.entry().map_or("unknown_error", |entry| entry.name)
     }
 
+    /// The same error, whose detail says what to do in place of what one does mostly. Whoever hears
+    /// of it from elsewhere has both.
+    #[must_use]
+    pub fn without_advice(self) -> Self {
+        Self { is_advised: true, ..self }
+    }
+
     /// What the number means, in a sentence.
     pub fn description(&self) -> &'static str {
         self.entry().map_or("UNKNOWN_ERROR", |entry| entry.description)
     }
 
-    /// What the caller can do about it; empty where the description says it all.
+    /// What the caller can do about it; empty where the description, or the detail, says it all.
     pub fn advice(&self) -> &'static str {
-        self.entry().map_or("", |entry| entry.advice)
+        let entry = self.entry().filter(|_| !self.is_advised);
+        entry.map_or("", |entry| entry.advice)
     }
 
     /// What happened in particular, if that was known.
@@ -277,7 +287,7 @@ macro_rules! errors {
             $(
                 #[doc = concat!("Number ", stringify!($code), ": ", $description, ".")]
                 pub const fn $name() -> Self {
-                    Self { code: $code, exhausted: None, detail: None }
+                    Self { code: $code, exhausted: None, detail: None, is_advised: false }
                 }
             )*
         }
