@@ -207,8 +207,8 @@ impl Welcome {
     /// whole.
     ///
     /// # Errors
-    /// `Malformed` or `Told` if it is none; `Mismatch` if it is one for clients, with which a server
-    /// answers that is no member of a cluster.
+    /// `Malformed` or `Told` if it is none; `Mismatch` if it is one for clients, with which a
+    /// server answers that is no member of a cluster.
     pub fn decode(bytes: &[u8]) -> PeerResult<Option<(Self, usize)>> {
         if bytes.starts_with(&plinth_proto::hello::MAGIC) {
             return Err(PeerError::Mismatch(

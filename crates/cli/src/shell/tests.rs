@@ -542,8 +542,7 @@ fn clients_are_listed_and_their_connections_closed() {
     while listed(&mut shell).iter().any(|line| line.starts_with(&format!("{theirs} "))) {}
     shell.does("writemode on; set k v");
     watch.wait().unwrap();
-    let nobody = shell.refuses(&format!("kill {theirs}"));
-    assert!(nobody.contains(&format!("neither a server nor a client at {theirs}")), "{nobody}");
+    assert!(shell.refuses(&format!("kill {theirs}")).contains("neither a server nor a client"));
     // All but the one that asks: the shell goes on.
     let closed = shell.does("kill clients");
     assert!(closed.starts_with("Closed "), "{closed}");

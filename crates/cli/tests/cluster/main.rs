@@ -384,6 +384,28 @@ fn leader_goes_and_comes_back(
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(told.contains(&format!("Noted. {excluded} keeps its vote")), "{told}");
     status_until(db, |status| members(status) == (all.clone(), follows.clone()));
+    one_votes_and_then_all_again(db, &all, &follows);
+}
+
+/// One that is named votes alone. `coordinators auto` then kept it so: it went by how many had been
+/// named, and not by how many the redundancy mode takes.
+fn one_votes_and_then_all_again(db: &Database, all: &[String], follows: &[String]) {
+    let name = |named: Option<&String>| {
+        db.transact_blocking(|tr| {
+            tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
+            let key = b"\xff\xff/configuration/coordinators/processes";
+            match named {
+                Some(address) => tr.set(key, address),
+                None => tr.clear(key),
+            }
+            Ok(())
+        })
+        .unwrap();
+    };
+    name(Some(&all[0]));
+    status_until(db, |status| members(status).0 == all[..1]);
+    name(None);
+    status_until(db, |status| members(status) == (all.to_vec(), follows.to_vec()));
 }
 
 /// Writers count all the while: a disk is lost and replaced, a server is added, another one is lost

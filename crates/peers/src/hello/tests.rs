@@ -108,7 +108,7 @@ fn every_word_comes_back_as_it_was() {
 /// It was told that it doesn't speak Plinth's protocol.
 #[test]
 fn a_server_with_a_database_of_its_own_is_named_as_one() {
-    let refused = plinth_proto::Welcome::refuse(Error::timed_out());
+    let refused = plinth_proto::Welcome::refuse((&PeerError::TimedOut).into());
     let bytes = encoded(|out| refused.encode(out));
     let error = Welcome::decode(&bytes).unwrap_err();
     assert!(matches!(&error, PeerError::Mismatch(what) if what.contains("its own")), "{error}");

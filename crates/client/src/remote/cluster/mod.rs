@@ -290,8 +290,8 @@ impl Cluster {
         }
     }
 
-    /// Gives the server of a file the place of one that is gone, if there is one: of nobody who is a
-    /// member or named in the cluster file, nor of one of those for whom places are being found.
+    /// Gives the server of a file the place of one that is gone, if there is one: of nobody who is
+    /// a member or named in the cluster file, nor of one of those for whom places are being found.
     fn replace(&self, file: ClusterFile, wanted: &[&str]) {
         let named: Vec<_> = self.file().addresses().iter().map(Address::bare).collect();
         let leader = self.leader().at;
