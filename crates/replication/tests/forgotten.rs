@@ -93,6 +93,43 @@ fn it_says_along_how_far_its_log_is_synced_and_knows_what_others_lack() {
     assert_eq!(core.lags(), [(2, 0), (3, 0)], "it may have what isn't known to be committed");
 }
 
+/// It said so only at a moment when nothing was under way to the disk, which with a busy one there
+/// isn't: the others took it for one that lags.
+#[test]
+fn it_says_how_far_its_log_is_synced_while_more_is_under_way() {
+    let mut core = node_that_knows(EntryId::default(), 8);
+    core.receive(&heartbeat(3, 6)).unwrap();
+    said(&mut core);
+    core.receive(&append(6, (10, 4), &[6, 6])).unwrap();
+    let mut under_way = Vec::new();
+    for _ in 0..A_WHILE {
+        core.tick();
+        core.receive(&heartbeat(3, 6)).unwrap();
+        under_way.extend(core.work().into_iter().flat_map(|work| work.send));
+    }
+    let others: Vec<_> = under_way.iter().filter(|message| message.to == 2).collect();
+    assert!(!others.is_empty() && others.iter().all(|said| said.index == 10), "{others:?}");
+}
+
+/// What node 1 had said before it led counted once it led no more, however long ago it was.
+#[test]
+fn what_one_has_said_before_it_led_counts_no_more_behind_that() {
+    let mut core = node_that_knows(EntryId::default(), 8);
+    let leads = |node, term| Message::bare(MessageKind::Heartbeat, node, 3, term);
+    let mut follow = |core: &mut Core, node, term| {
+        core.receive(&leads(node, term)).unwrap();
+        core.tick();
+        said(core);
+    };
+    follow(&mut core, 2, 6);
+    core.receive(&Message { index: 5, ..Message::bare(MessageKind::HeartbeatReply, 1, 3, 6) })
+        .unwrap();
+    assert_eq!(core.lags(), [(1, 3), (3, 0)]);
+    follow(&mut core, 1, 7);
+    follow(&mut core, 2, 8);
+    assert_eq!(core.lags(), [(3, 0)]);
+}
+
 #[test]
 fn it_says_no_term_that_is_not_synced() {
     let mut core = node(3);

@@ -84,15 +84,30 @@ pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Re
     let (to_restart, to_close): (Vec<&str>, Vec<&str>) =
         names.iter().partition(|name| servers.iter().any(|server| server == bare(name)));
     let to_restart: Vec<String> = to_restart.iter().map(|name| bare(name).to_owned()).collect();
-    let unknown = if to_close.is_empty() { Vec::new() } else { close(session, &to_close)? };
-    restart(session, &to_restart)?;
-    match unknown[..] {
-        [] => Ok(()),
-        _ => Err(Refusal::Usage(format!(
+    let unknown: Vec<&str> = to_close
+        .iter()
+        .filter(|name| **name != "clients" && !clients.iter().any(|client| is_at(client, name)))
+        .copied()
+        .collect();
+    if !unknown.is_empty() {
+        return Err(Refusal::Usage(format!(
             "neither a server nor a client at {}: `kill` lists them",
             unknown.join(", ")
-        ))),
+        )));
     }
+    if !to_close.is_empty() {
+        close(session, &to_close)?;
+    }
+    restart(session, &to_restart)
+}
+
+/// Whether a client, as it is listed, connects from an address, or from a host.
+fn is_at(client: &str, name: &str) -> bool {
+    let Some(peer) = client.split(' ').next().and_then(|peer| peer.parse::<SocketAddr>().ok())
+    else {
+        return false;
+    };
+    name.parse() == Ok(peer) || name.parse() == Ok(peer.ip())
 }
 
 /// Whether a server doesn't answer.
@@ -102,25 +117,16 @@ fn is_away<Out: Write>(session: &Session<Out>, server: &str) -> bool {
     !matches!(within(endpoint.env(), ANSWER, endpoint.status_of(server)), Some(Ok(_)))
 }
 
-/// Closes connections of clients; gives the addresses from which there are none.
-fn close<'a, Out: Write>(
-    session: &mut Session<Out>,
-    names: &[&'a str],
-) -> Result<Vec<&'a str>, Refusal> {
-    let (mut closed, mut unknown) = (0, Vec::new());
+/// Closes connections of clients.
+fn close<Out: Write>(session: &mut Session<Out>, names: &[&str]) -> Result<(), Refusal> {
+    let mut closed = 0;
     for name in names {
-        let (asked, is_address) = if *name == "clients" { ("all", false) } else { (*name, true) };
-        let there = session.answer(session.shown().endpoint().disconnect(asked))?;
-        if there == 0 && is_address {
-            unknown.push(*name);
-        }
-        closed += there;
+        let name = if *name == "clients" { "all" } else { name };
+        closed += session.answer(session.shown().endpoint().disconnect(name))?;
     }
     let connections = if closed == 1 { "connection" } else { "connections" };
-    if closed > 0 || unknown.is_empty() {
-        writeln!(session.out, "Closed {closed} {connections}")?;
-    }
-    Ok(unknown)
+    writeln!(session.out, "Closed {closed} {connections}")?;
+    Ok(())
 }
 
 /// What a server that was told to begin anew is doing.

@@ -24,11 +24,17 @@ pub(super) async fn run(link: Arc<Link>) {
             attempt += 1;
             match opening {
                 // Another server has got this one's place meanwhile.
-                First::Left(Ok(_)) if !link.target.is(&file) => {}
+                _ if !link.target.is(&file) => {}
                 First::Left(Ok(Opened { stream, rest, version })) => {
                     link.connected(version);
-                    link.looks_for_others();
-                    let why = Conversation::new(link.clone(), stream, rest).await;
+                    // Whoever gives the place away looks behind that whether this is connected, so
+                    // that one of the two sees the other.
+                    let why = if link.target.is(&file) {
+                        link.looks_for_others();
+                        Conversation::new(link.clone(), stream, rest).await
+                    } else {
+                        Error::connection_failed()
+                    };
                     link.disconnected(&why);
                     pause = PAUSES[0];
                 }

@@ -212,14 +212,21 @@ impl Core {
     /// Time passes: says now and then to those who don't lead in which term this node is, and up to
     /// where it has synced its log. Whoever leads hears it anyway.
     pub(super) fn say_term(&mut self) {
+        // Entries may be under way to the disk: with a busy one some always are.
+        let is_promised = !self.has_unsynced_promise();
         let Lacks { heard, .. } = &mut self.lacks;
         heard.ticks += 1;
+        // Who leads says nothing more of this, and what was said before would count again after.
+        match self.node.raft.state {
+            StateRole::Leader => heard.said.clear(),
+            _ => drop(heard.said.remove(&self.node.raft.leader_id)),
+        }
         if !heard.ticks.is_multiple_of(SAY_TICKS) {
             return;
         }
         let raft = &self.node.raft;
         let (id, term, leader) = (self.config.id, raft.term, raft.leader_id);
-        let is_synced = self.held.is_empty() && self.promised.term == term;
+        let is_synced = is_promised && self.promised.term == term;
         if raft.state != StateRole::Follower || leader == 0 || !is_synced {
             return;
         }

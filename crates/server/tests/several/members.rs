@@ -1,5 +1,7 @@
 //! Members come and go while the same server leads, or while a client is not there: it finds those
 //! that there are when all that it knew at first are gone.
+//! However many have come and gone: a client has a bounded number of places for servers, and gives
+//! those of the lost ones again.
 
 use super::{SERVERS, World, increment};
 use plinth_client::Database;
@@ -137,6 +139,39 @@ fn a_client_hears_of_members_however_many_have_come_and_gone() {
         increment_soon(&world, &db, "row/1");
     }
     [0, 1].iter().for_each(|at| world.kill(*at));
+    world.lead(2);
+    increment_soon(&world, &db, "row/2");
+}
+
+/// One that had answered and went while nothing was asked of it kept its place: it wasn't known to
+/// be lost.
+#[test]
+fn a_place_of_a_server_that_went_while_nobody_asked_is_given_again() {
+    let world = World::new(13);
+    let mut third = world.located.lock().unwrap().members.pop().unwrap();
+    // No cluster file will name it.
+    third.votes = false;
+    let db = client_of_two(&world);
+    increment_soon(&world, &db, "row/1");
+    // As many as there are places for.
+    let others = (0..62).map(|number| LocatedMember {
+        node: 100 + number,
+        address: format!("10.99.0.{number}:4500"),
+        votes: false,
+    });
+    world.located.lock().unwrap().members.extend(others);
+    for _ in 0..8 {
+        world.sim.run_for(Duration::from_secs(1));
+        increment_soon(&world, &db, "row/1");
+    }
+    let rest = || world.sim.run_for(Duration::from_secs(70));
+    rest();
+    world.located.lock().unwrap().members.remove(1);
+    world.kill(1);
+    rest();
+    world.located.lock().unwrap().members.push(third);
+    rest();
+    world.kill(0);
     world.lead(2);
     increment_soon(&world, &db, "row/2");
 }

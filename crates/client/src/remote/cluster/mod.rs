@@ -300,9 +300,8 @@ impl Cluster {
             let is_wanted = wanted.contains(&&*address) || named.iter().any(|it| **it == *address);
             leader != Some(*at) && !is_wanted && !self.is_member(server) && server.is_gone()
         };
-        if let Some((_, server)) = self.servers().enumerate().find(is_free) {
-            server.give_way(file);
-        }
+        let mut free = self.servers().enumerate().filter(is_free);
+        free.any(|(_, server)| server.give_way(file.clone()));
     }
 
     /// Finds places for the servers that the cluster file names by now, if it is of this cluster. A

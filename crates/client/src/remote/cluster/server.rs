@@ -50,20 +50,28 @@ impl Server {
         self.address.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether another server may have its place: it can't be reached.
+    /// Whether there is no connection with it. It may have answered last: one that went while
+    /// nothing was asked of it isn't known to be lost.
     pub(super) fn is_gone(&self) -> bool {
-        !self.is_up() && self.endpoint.core.is_unconnected()
+        self.endpoint.core.is_unconnected()
     }
 
-    /// Another server has its place from now on: the one that a file names.
-    pub(super) fn give_way(&self, file: ClusterFile) {
+    /// Another server has its place from now on: the one that a file names. False if this one came
+    /// back just then, and keeps it.
+    pub(super) fn give_way(&self, file: ClusterFile) -> bool {
+        let (target, address) = (&self.endpoint.core.target, file.addresses()[0].bare());
+        let before = target.now();
+        target.aim(file);
+        if !self.is_gone() {
+            target.aim((*before).clone());
+            return false;
+        }
         self.introduce(0);
         self.latency_us.store(UNKNOWN, Ordering::Relaxed);
         self.passed_over_us.store(0, Ordering::Relaxed);
         self.lost(None);
-        *self.address.write().unwrap_or_else(PoisonError::into_inner) =
-            file.addresses()[0].bare().into();
-        self.endpoint.core.target.aim(file);
+        *self.address.write().unwrap_or_else(PoisonError::into_inner) = address.into();
+        true
     }
 
     pub(super) fn node(&self) -> u64 {

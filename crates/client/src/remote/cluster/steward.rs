@@ -81,7 +81,8 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
 /// Asks who is a member: whoever leads, those who aren't known to be there, and all of them if
 /// nobody is known to lead; and if none of them is there, the cluster file.
 fn refresh(cluster: &Arc<Cluster>) {
-    let is_any_up = cluster.servers().any(Server::is_up);
+    // One that was removed while nothing was asked of it isn't known to be lost.
+    let is_any_up = cluster.servers().any(|server| server.is_up() && cluster.is_member(server));
     if !is_any_up {
         cluster.read_file_again();
     }
