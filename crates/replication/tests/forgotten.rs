@@ -116,7 +116,7 @@ fn it_says_how_far_its_log_is_synced_while_more_is_under_way() {
 fn what_one_has_said_before_it_led_counts_no_more_behind_that() {
     let mut core = node_that_knows(EntryId::default(), 8);
     let leads = |node, term| Message::bare(MessageKind::Heartbeat, node, 3, term);
-    let mut follow = |core: &mut Core, node, term| {
+    let follow = |core: &mut Core, node, term| {
         core.receive(&leads(node, term)).unwrap();
         core.tick();
         said(core);

@@ -14,7 +14,6 @@
 
 use super::super::refusal;
 use super::Cluster;
-use super::server::Server;
 use plinth_env::reply::Reply;
 use plinth_env::sync::race;
 use plinth_types::{Error, Located};
