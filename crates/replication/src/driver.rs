@@ -188,9 +188,10 @@ impl Driver {
                 self.publish();
                 self.proofs.tick();
                 self.give_way();
+                let followers = self.followers();
                 let progress = Progress {
-                    followers: self.followers().into(),
-                    lags: self.core.lags().into(),
+                    lags: self.core.lags(&followers).into(),
+                    followers: followers.into(),
                     committed_index: self.core.committed(),
                     last_index: self.core.terms().last().index,
                 };

@@ -78,7 +78,7 @@ pub(crate) struct Told {
 pub(crate) struct Progress {
     /// The other nodes, if this one leads.
     pub(crate) followers: Arc<[Follower]>,
-    /// How many entries other nodes lack, as [`crate::Core::lags`] has it.
+    /// How many entries nodes lack, as [`crate::Core::lags`] has it.
     pub(crate) lags: Arc<[(NodeId, u64)]>,
     /// Up to where entries are committed.
     pub(crate) committed_index: u64,

@@ -35,7 +35,7 @@ pub struct Standing {
     pub elections: u64,
     /// If it leads: the others.
     pub followers: Arc<[Follower]>,
-    /// How many entries other nodes lack, as far as it knows: [`crate::Core::lags`].
+    /// How many entries nodes lack, as far as it knows: [`crate::Core::lags`].
     pub lags: Arc<[(NodeId, u64)]>,
     /// Who is a member.
     pub members: Arc<Members>,

@@ -187,16 +187,17 @@ impl Core {
         self.lacks.forgotten.as_ref()
     }
 
-    /// Of other nodes how many entries they lack. Whoever leads knows it of all of them, and counts
-    /// his own last entry. One that follows knows what they have said, and of itself, and counts
-    /// committed entries; of the leader there is nothing to know. None while nobody leads.
-    pub fn lags(&self) -> Vec<(NodeId, u64)> {
+    /// How many entries nodes lack. Whoever leads knows it of its `followers`, as
+    /// [`Core::followers`] gives them, and counts its own last entry. One that follows knows what
+    /// others have said, and of itself, and counts committed entries; of the leader there is
+    /// nothing to know. None while nobody leads.
+    pub fn lags(&self, followers: &[Follower]) -> Vec<(NodeId, u64)> {
         let raft = &self.node.raft;
         match raft.state {
             StateRole::Leader => {
                 let last = self.terms().last().index;
-                let lag = |other: Follower| (other.node, last.saturating_sub(other.synced));
-                self.followers().into_iter().map(lag).collect()
+                let lag = |other: &Follower| (other.node, last.saturating_sub(other.synced));
+                followers.iter().map(lag).collect()
             }
             StateRole::Follower if raft.leader_id != 0 => {
                 let committed = self.committed();
