@@ -149,9 +149,9 @@ fn member(text: &mut Text, member: &ShownMember) {
     let help = "Whether entries of the log wait because this node's disk is full: it takes no part meanwhile.";
     text.gauge("plinth_log_waits_for_room", help, f64::from(u8::from(standing.full.is_some())));
     // One node tells it, or an alert would come of each.
-    let lags = standing.leads.iter().flat_map(|_| standing.lags.iter());
+    let lags = if standing.leads.is_some() { &standing.lags[..] } else { &[] };
     let lags: Vec<_> =
-        lags.map(|(node, lag)| (format!("{{node=\"{node}\"}}"), *lag as f64)).collect();
+        lags.iter().map(|(node, lag)| (format!("{{node=\"{node}\"}}"), *lag as f64)).collect();
     let lags: Vec<_> = lags.iter().map(|(label, lag)| (label.as_str(), *lag)).collect();
     let help =
         "Entries that another node lacks, as the leader knows; none of a node that doesn't lead.";
