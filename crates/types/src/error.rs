@@ -28,8 +28,8 @@ pub struct Error {
     code: u16,
     exhausted: Option<Resource>,
     detail: Option<Arc<str>>,
-    /// Whether the detail says what to do, and the number's advice would be another.
-    is_advised: bool,
+    /// Whether the detail says what to do, in place of the number's advice.
+    detail_advises: bool,
 }
 
 /// What the machine has no more of. Whoever met with it can go on when there is some again.
@@ -130,7 +130,7 @@ impl Error {
     /// those that no error can have (below 1 or above 65535) become `internal_error`.
     pub fn from_code(code: i32) -> Self {
         let code = u16::try_from(code).ok().filter(|code| *code != 0).unwrap_or(4100);
-        Self { code, exhausted: None, detail: None, is_advised: false }
+        Self { code, exhausted: None, detail: None, detail_advises: false }
     }
 
     /// The same error, which comes of this resource's end. The number stays: this is for those in
@@ -174,7 +174,7 @@ impl Error {
     /// of it from elsewhere has both.
     #[must_use]
     pub fn without_advice(self) -> Self {
-        Self { is_advised: true, ..self }
+        Self { detail_advises: true, ..self }
     }
 
     /// What the number means, in a sentence.
@@ -184,8 +184,10 @@ impl Error {
 
     /// What the caller can do about it; empty where the description, or the detail, says it all.
     pub fn advice(&self) -> &'static str {
-        let entry = self.entry().filter(|_| !self.is_advised);
-        entry.map_or("", |entry| entry.advice)
+        if self.detail_advises {
+            return "";
+        }
+        self.entry().map_or("", |entry| entry.advice)
     }
 
     /// What happened in particular, if that was known.
@@ -287,7 +289,7 @@ macro_rules! errors {
             $(
                 #[doc = concat!("Number ", stringify!($code), ": ", $description, ".")]
                 pub const fn $name() -> Self {
-                    Self { code: $code, exhausted: None, detail: None, is_advised: false }
+                    Self { code: $code, exhausted: None, detail: None, detail_advises: false }
                 }
             )*
         }
@@ -511,6 +513,8 @@ mod tests {
         );
         assert_eq!(error.summary(), "10001 bytes, at most 10000");
         assert!(Error::not_committed().to_string().ends_with("; retry"));
+        let advises = Error::not_committed().without_advice().with_detail("wait for the others");
+        assert!(advises.to_string().ends_with("(wait for the others)"), "{advises}");
         assert_eq!(Error::not_committed().summary(), Error::not_committed().description());
     }
 
