@@ -130,6 +130,27 @@ fn what_one_has_said_before_it_led_counts_no_more_behind_that() {
     assert_eq!(core.lags(&[]), [(3, 0)]);
 }
 
+/// Nor what others had said before this node led, which knows better while it does.
+#[test]
+fn what_others_have_said_before_this_one_led_counts_no_more_behind_that() {
+    let mut core = node_that_knows(EntryId::default(), 8);
+    core.receive(&Message { index: 5, ..Message::bare(MessageKind::HeartbeatReply, 1, 3, 6) })
+        .unwrap();
+    core.campaign();
+    for kind in [MessageKind::PreVoteReply, MessageKind::VoteReply] {
+        said(&mut core);
+        core.receive(&Message::bare(kind, 1, 3, 7)).unwrap();
+    }
+    said(&mut core);
+    core.tick();
+    let followers = core.followers();
+    let lags: Vec<_> = core.lags(&followers).into_iter().map(|(node, _)| node).collect();
+    assert_eq!(lags, [1, 2], "it leads");
+    core.receive(&Message::bare(MessageKind::Heartbeat, 2, 3, 8)).unwrap();
+    said(&mut core);
+    assert_eq!(core.lags(&[]), [(3, 0)]);
+}
+
 #[test]
 fn it_says_no_term_that_is_not_synced() {
     let mut core = node(3);

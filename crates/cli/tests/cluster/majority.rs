@@ -128,8 +128,8 @@ fn shown_by_each(cluster: &Cluster, pages: &[String]) -> Value {
                 members.iter().filter(|member| member["leads"] == true).count()
             };
             let members = shown["members"].as_array();
-            members.is_some_and(|all| all.iter().all(is_whole) && leaders(all) == 1)
-                && members.is_some_and(|all| all.iter().all(is_known))
+            let is_right = |member: &Value| is_whole(member) && is_known(member);
+            members.is_some_and(|all| all.iter().all(is_right) && leaders(all) == 1)
                 && shown["may_fail"] == 1
         });
         let members = shown["members"].as_array().unwrap();
