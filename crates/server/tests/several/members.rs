@@ -22,6 +22,23 @@ fn increment_soon(world: &World, db: &Database, row: &str) {
     }
 }
 
+/// Increments a row each second for so many.
+fn keep_busy(world: &World, db: &Database, seconds: u64) {
+    for _ in 0..seconds {
+        world.sim.run_for(Duration::from_secs(1));
+        increment_soon(world, db, "row/1");
+    }
+}
+
+/// So many members that don't vote, and aren't there; each generation has addresses of its own.
+fn absent(generation: u64, count: u64) -> impl Iterator<Item = LocatedMember> {
+    (0..count).map(move |number| LocatedMember {
+        node: 100 + count * generation + number,
+        address: format!("10.99.{generation}.{number}:4500"),
+        votes: false,
+    })
+}
+
 /// Has the client's own cluster file name some servers.
 fn name_servers(world: &World, servers: &[usize]) {
     let env = world.sim.process("client");
@@ -113,31 +130,17 @@ fn a_client_hears_of_members_however_many_have_come_and_gone() {
     let world = World::new(12);
     let third = world.located.lock().unwrap().members.pop().unwrap();
     let db = client_of_two(&world);
-    for generation in 0..20 {
-        let gone = (0..8).map(|number| LocatedMember {
-            node: 100 + 8 * generation + number,
-            address: format!("10.99.{generation}.{number}:4500"),
-            votes: false,
-        });
-        {
-            let mut located = world.located.lock().unwrap();
-            located.members.truncate(2);
-            located.members.extend(gone);
-        }
-        for _ in 0..4 {
-            world.sim.run_for(Duration::from_secs(1));
-            increment_soon(&world, &db, "row/1");
-        }
-    }
-    {
+    let others_are = |others: &mut dyn Iterator<Item = LocatedMember>| {
         let mut located = world.located.lock().unwrap();
         located.members.truncate(2);
-        located.members.push(third);
+        located.members.extend(others);
+    };
+    for generation in 0..20 {
+        others_are(&mut absent(generation, 8));
+        keep_busy(&world, &db, 4);
     }
-    for _ in 0..4 {
-        world.sim.run_for(Duration::from_secs(1));
-        increment_soon(&world, &db, "row/1");
-    }
+    others_are(&mut [third].into_iter());
+    keep_busy(&world, &db, 4);
     [0, 1].iter().for_each(|at| world.kill(*at));
     world.lead(2);
     increment_soon(&world, &db, "row/2");
@@ -154,16 +157,8 @@ fn a_place_of_a_server_that_went_while_nobody_asked_is_given_again() {
     let db = client_of_two(&world);
     increment_soon(&world, &db, "row/1");
     // As many as there are places for.
-    let others = (0..62).map(|number| LocatedMember {
-        node: 100 + number,
-        address: format!("10.99.0.{number}:4500"),
-        votes: false,
-    });
-    world.located.lock().unwrap().members.extend(others);
-    for _ in 0..8 {
-        world.sim.run_for(Duration::from_secs(1));
-        increment_soon(&world, &db, "row/1");
-    }
+    world.located.lock().unwrap().members.extend(absent(0, 62));
+    keep_busy(&world, &db, 8);
     let rest = || world.sim.run_for(Duration::from_secs(70));
     rest();
     world.located.lock().unwrap().members.remove(1);
