@@ -91,7 +91,7 @@ pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Re
         .collect();
     if !unknown.is_empty() {
         return Err(Refusal::Usage(format!(
-            "neither a server nor a client at {}: `kill` lists them",
+            "`kill` lists no server {0}, and no client from {0}",
             unknown.join(", ")
         )));
     }
@@ -220,5 +220,20 @@ fn doing<Out: Write>(session: &Session<Out>, server: &str, ago: Duration) -> Doi
             Doing::Away
         }
         Some(_) => Doing::Serving,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_found_by_its_address_and_by_its_host_and_by_nothing_else() {
+        let (four, six) = ("10.0.0.1:4711 plinth-client 0.1.0", "[::1]:4711 other");
+        assert!(is_at(four, "10.0.0.1:4711") && is_at(four, "10.0.0.1"));
+        assert!(is_at(six, "[::1]:4711") && is_at(six, "::1"));
+        for name in ["10.0.0.1:471", "10.0.0.10", "10.0.0.1:4712", "plinth-client", ""] {
+            assert!(!is_at(four, name), "{name}");
+        }
     }
 }
