@@ -105,9 +105,13 @@ fn every_word_comes_back_as_it_was() {
     assert_eq!(read.refused.unwrap().detail(), Some("another cluster"));
 }
 
-/// It was told that it doesn't speak Plinth's protocol.
+/// Each was told that the other doesn't speak Plinth's protocol.
 #[test]
-fn a_server_with_a_database_of_its_own_is_named_as_one() {
+fn a_server_with_a_database_of_its_own_is_named_as_one_and_hears_who_calls() {
+    let called = plinth_proto::Hello::decode(&encoded(|out| hello().encode(out))).unwrap_err();
+    assert!(called.to_string().contains("another of Plinth's protocols"), "{called}");
+    let stranger = plinth_proto::Hello::decode(b"GET / HTTP/1.1").unwrap_err();
+    assert!(stranger.to_string().contains("doesn't speak"), "{stranger}");
     let refused = plinth_proto::Welcome::refuse((&PeerError::TimedOut).into());
     let bytes = encoded(|out| refused.encode(out));
     let error = Welcome::decode(&bytes).unwrap_err();
