@@ -1,4 +1,6 @@
 //! Golden bytes of each message, and messages that have been tampered with.
+//!
+//! Whatever arrives in their place is refused in words that name it, and no bytes make a panic.
 
 use super::*;
 use crate::charter::Peer;
