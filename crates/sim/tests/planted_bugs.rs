@@ -68,7 +68,7 @@ caught! {
     terms_that_begin_right_behind_the_last: JumpForgotten by "cluster_history" within 20;
     versions_that_no_majority_has: UsedTooEarly by "cluster_history" within 50;
     proofs_that_are_answered_when_a_term_ends: AnsweredAtTheEnd by "cluster_history" within 300;
-    members_that_say_they_lose_no_answers: AnswersNeverLost by "cluster_disks" within 20, "cluster_mixed" within 20;
+    members_that_say_they_lose_no_answers: AnswersNeverLost by "cluster_disks" within 20, "cluster_mixed" within 100;
     clears_that_are_not_cut: ClearUncut by "changes" within 20, "cluster_changes" within 20;
     versions_that_a_stream_skips: VersionSkipped by "changes" within 50, "cluster_changes" within 50;
     acknowledged_positions_that_are_lost: PositionLost by "changes" within 20, "cluster_changes" within 20;
